@@ -150,11 +150,10 @@ impl From<store::Error> for Failure {
                 Hint::from("wait until it has ended; ").operation(Operation::new(Verb::Show)).words(" works meanwhile"),
             ),
             store::Error::ImportUnderWay => failure.with_hint(
-                "wait until it has ended; what an interrupted one wrote is removed when the store is opened anew",
+                "wait until it has ended; what an interrupted one wrote is removed when the store is next opened",
             ),
-            store::Error::Conflict { .. } => {
-                failure.with_hint(Hint::from(Operation::new(Verb::Show)).words(" tells how the thread stands now"))
-            }
+            store::Error::Conflict { .. } => failure
+                .with_hint(Hint::from(Operation::new(Verb::Show)).words(" shows the current state of the thread")),
             store::Error::Damaged(_) => failure.with_hint(store::if_damaged()),
             _ => failure,
         }

@@ -51,6 +51,8 @@ pub mod views;
 
 pub use failure::Failure as Error;
 #[doc(hidden)]
+pub use rondo::blocking;
+#[doc(hidden)]
 pub use rondo::run;
 pub use rondo::{Answer, Builder, Diff, End, Finished, Fork, NewRun, Prefixes, Resume, Rondo, Run};
 pub use rondo_core::conversation::rebuild::Request;

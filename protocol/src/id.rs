@@ -114,15 +114,15 @@ fn is_lane_path(text: &str) -> bool {
 
 name! {
     /// The name of a role: `[a-z][a-z0-9_]*`. The reader of workflow files refuses reserved names.
-    RoleName, "role name", "it starts with a-z and goes on with a-z, 0-9 and _", |t| is_lower_name(t, '_')
+    RoleName, "role name", "it starts with a-z and continues with a-z, 0-9 and _", |t| is_lower_name(t, '_')
 }
 name! {
     /// The word by which a role's answer chooses its edge: `[a-z][a-z0-9_-]*`.
-    Status, "status", "it starts with a-z and goes on with a-z, 0-9, _ and -", |t| is_lower_name(t, '-')
+    Status, "status", "it starts with a-z and continues with a-z, 0-9, _ and -", |t| is_lower_name(t, '-')
 }
 name! {
     /// The name of an input or of a field of an output: an identifier.
-    FieldName, "field name", "it starts with a letter or _ and goes on with letters, digits and _", is_identifier
+    FieldName, "field name", "it starts with a letter or _ and continues with letters, digits and _", is_identifier
 }
 name! {
     /// One branch or item of a fan-out: `role[index]`, nested `a[0]/b[1]`; the trunk is the empty text.

@@ -80,7 +80,7 @@ impl<'a> Scanner<'a> {
                     return Ok(text);
                 }
                 Some(b'\\') => text.push(self.escape()?),
-                Some(_) => return Err(self.unfit("a control character stands unescaped in a text")),
+                Some(_) => return Err(self.unfit("an unescaped control character in a text")),
                 None => return Err(self.unfit("a text has no end")),
             }
             let start = self.at;
@@ -114,7 +114,7 @@ impl<'a> Scanner<'a> {
                     Some(low) if (0xdc00..0xe000).contains(&low) => 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00),
                     _ => high,
                 };
-                let alone = || Unfit { from: start, at: self.at, what: "a surrogate stands alone" };
+                let alone = || Unfit { from: start, at: self.at, what: "a lone surrogate" };
                 char::from_u32(code).ok_or_else(alone)?
             }
             _ => {

@@ -84,7 +84,7 @@ fn every_thread_gives_a_scenario(name: &str) {
             _ => "stopped",
         };
         let from = run_in(&place, &folder, &["test", "--from", "last", "--name", called, "--store", store]).exits(0);
-        assert!(from.stderr.contains("take over its snapshots"), "{called}: {}", from.stderr);
+        assert!(from.stderr.contains("accept its snapshots"), "{called}: {}", from.stderr);
         let expected = read(&workflow.join("tests").join(format!("{called}.yaml")))["expect"].clone();
         assert_eq!(expected["outcome"], outcome, "{called}");
         made.insert(called.to_owned(), expected["route"].as_array().unwrap().len());
@@ -154,7 +154,7 @@ shipped_workflows! {
 #[track_caller]
 fn repeated(place: &Place, workflow: &str, word: &str, name: &str) -> Value {
     let made = place.run(["test", "--from", word, "--name", name]).exits(0);
-    assert!(made.stderr.contains("take over its snapshots"), "{}", made.stderr);
+    assert!(made.stderr.contains("accept its snapshots"), "{}", made.stderr);
     let file = format!("{workflow}/tests/{name}.yaml");
     let tested = place.run(["test", &file, "--accept", "--json"]).exits(0);
     assert_eq!(tested.event("scenario")["outcome"], "passed");

@@ -109,7 +109,7 @@ fn settings_of_one_run_are_stronger_than_files_and_environment() {
     for (bad, told) in [
         ("limits.stepz=1", "did you mean `steps`?"),
         ("model.default.model", "write key=value"),
-        ("tool.x.argv=[\"sh\"]", "stands in a file"),
+        ("tool.x.argv=[\"sh\"]", "is declared in a file"),
         ("limits.steps=many", "must be"),
     ] {
         let refused = run(&place, &["--set", bad]).exits(2);

@@ -168,7 +168,7 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Ex
                 let left = old.get(..missing).unwrap_or_default();
                 // Messages that come later are not missing.
                 return if left.iter().all(|message| new.contains(message)) {
-                    (of_speaker(was.role()), "messages stand in another order".to_owned())
+                    (of_speaker(was.role()), "the messages are in another order".to_owned())
                 } else {
                     shortened(missing, number)
                 };

@@ -72,7 +72,7 @@ pub enum InvalidPattern {
     MatchesEmpty,
     #[error("a part of it can never match, such as `[a&&b]`")]
     NeverMatches,
-    #[error("it uses {0}, which could come true beside a text that was redacted; use `\\b`, `^` and `$`")]
+    #[error("it uses {0}, which could match beside redacted text; use `\\b`, `^` and `$`")]
     LookAround(&'static str),
     #[error("its group is named `{0}`, and what is shown in place of a match is letters, digits and `_`")]
     GroupName(String),

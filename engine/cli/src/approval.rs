@@ -46,8 +46,7 @@ impl Approver for AtTerminal {
                     None => ask(&question),
                 })
             });
-            let gone =
-                |_| Fault::new(Code::ApprovalMissing, FaultClass::Denied, "there is nobody at the terminal any more");
+            let gone = |_| Fault::new(Code::ApprovalMissing, FaultClass::Denied, "the terminal was closed");
             let answer = asked.await.map_err(gone)?;
             if answer == Answer::Always {
                 self.allowed.lock().insert(of_tool);

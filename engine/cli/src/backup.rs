@@ -9,7 +9,7 @@ use rondo::upkeep;
 use super::upkeep_bar::with_bar;
 use super::{Exit, Failure, Output, StoreArgs, json, json_line};
 
-/// Copy the store, also while threads run, and prove that the copy is whole
+/// Copy the store, also while threads run, and verify the copy
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct BackupArgs {

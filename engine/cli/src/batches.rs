@@ -11,7 +11,7 @@ use super::table::{Column, Table};
 use super::threads::age;
 use super::{Exit, Failure, Output, StoreArgs, Style, json};
 
-/// List the batches of the store with what became of their lines: newest first, with --json oldest first
+/// List the batches of the store with the status of their lines: newest first, with --json oldest first
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct BatchesArgs {

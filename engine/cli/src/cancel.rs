@@ -11,7 +11,7 @@ use super::{Exit, Failure, Output, StoreArgs, json};
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct CancelArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, a prefix of one, or `last`
     thread: String,
     #[command(flatten)]
     store: StoreArgs,

@@ -9,11 +9,11 @@ mod text;
 
 use text::DiffText;
 
-/// Show where two threads part, and how their steps and costs differ after that
+/// Show where two threads diverge, and how their steps and costs differ after that
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct DiffArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, a prefix of one, or `last`
     a: String,
     /// The thread to compare it with
     b: String,

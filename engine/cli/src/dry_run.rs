@@ -14,7 +14,7 @@ use rondo::agent_kit::model::{Completion, Deltas, Model};
 use rondo::agent_kit::tool::{Content, Error, Invocation, Spec, Tool, ToolSet};
 use rondo::author::simulate::Worst;
 use rondo::core::{Engine, NewThread, RunConfig, SystemEnv};
-use rondo::host::answers_from::Played;
+use rondo::host::answers_from::ReplaySource;
 use rondo::protocol::call::{Effect, Fault, FaultClass, ModelCall};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::What;
@@ -95,9 +95,9 @@ pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut 
 /// The requests that would be sent first, and what would happen before any.
 async fn first_requests(new: NewThread, run_spec: &RunSpec) -> Result<(Vec<FirstRequest>, Option<String>), Failure> {
     // With a script no server is started and no key is needed.
-    let script = Some(run_spec.played.script.clone().unwrap_or_default());
-    let played = RunSpec { played: Played { script, ..run_spec.played.clone() }, ..run_spec.clone() };
-    let (run_config, _) = run_config(&new.workflow, &played).await?;
+    let script = Some(run_spec.replay.script.clone().unwrap_or_default());
+    let replay = RunSpec { replay: ReplaySource { script, ..run_spec.replay.clone() }, ..run_spec.clone() };
+    let (run_config, _) = run_config(&new.workflow, &replay).await?;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let run_config = harmless(run_config, &seen)?;
     let mut new = NewThread { script: None, recorded: None, ..new };

@@ -20,7 +20,7 @@ const WRITE_BYTES: usize = 64 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Threads that the named ones were forked from, started by or started are written too.")]
 pub struct ExportArgs {
-    /// Threads: ids, beginnings of ids, names, or `last`
+    /// Threads: ids, prefixes of ids, names, or `last`
     #[arg(value_name = "THREAD", required_unless_present = "all")]
     threads: Vec<String>,
     /// All threads and batches

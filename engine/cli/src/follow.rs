@@ -74,6 +74,6 @@ impl Follower {
 fn look(folder: &Path, thread: &ThreadId) -> Result<(StoreView, Row), Failure> {
     let view = view_store_again(folder)?.ok_or_else(no_threads)?;
     let row = view.store.row(thread)?;
-    let row = row.ok_or_else(|| Failure::new(Code::ThreadUnknown, format!("thread {thread} is not there any more")))?;
+    let row = row.ok_or_else(|| Failure::new(Code::ThreadUnknown, format!("thread {thread} no longer exists")))?;
     Ok((view, row))
 }

@@ -26,10 +26,10 @@ use super::{Exit, Failure, Output, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Continue from a step of a thread in a new one, with another file, input or answer
+/// Start a new thread from a step of another one, with a changed file, input or answer
 #[derive(Debug, clap::Args)]
 pub struct ForkArgs {
-    /// The last step to share: its number, the beginning of its digest, or `last` [default: the last one that stays as
+    /// The last step to share: its number, a prefix of its digest, or `last` [default: the last one that stays as
     /// it is]
     #[arg(long, value_name = "STEP")]
     at: Option<String>,
@@ -42,7 +42,7 @@ pub struct ForkArgs {
     /// Take the text of this file as the answer of the step that `--at` names, or of the last one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "input"])]
     answer: Option<PathBuf>,
-    /// Say what would be shared, changed and run again, and do nothing
+    /// Show what would be shared, changed and run again, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

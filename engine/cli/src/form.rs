@@ -161,7 +161,7 @@ fn edited() -> Option<String> {
     let mut words = editor.split_whitespace();
     let status = Command::new(words.next()?).args(words).arg(&file).status();
     if !status.is_ok_and(|status| status.success()) {
-        tell(&format!("  {editor} did not end well; nothing was taken\n"));
+        tell(&format!("  {editor} failed; nothing was taken\n"));
         return None;
     }
     std::fs::read_to_string(&file).ok().map(|text| text.trim_end_matches('\n').to_owned())

@@ -18,7 +18,7 @@ const MAX_NAMED: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct FsckArgs {
-    /// Examine everything again, also what an interrupted examination has found whole
+    /// Examine everything again, including what an interrupted examination found intact
     #[arg(long)]
     restart: bool,
     #[command(flatten)]

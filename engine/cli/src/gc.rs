@@ -10,13 +10,13 @@ use super::store_access::TrustedStore;
 use super::upkeep_bar::with_bar;
 use super::{Exit, Failure, Output, json_line};
 
-/// Give back the space of what no thread needs, also while threads run
+/// Free the space of what no thread needs, also while threads run
 #[derive(Debug, clap::Args)]
 pub struct GcArgs {
     /// Before that, delete the threads that ended longer ago, such as 30d, as `rondo prune` does
     #[arg(long, value_name = "TIME", value_parser = prune::age)]
     older_than: Option<u64>,
-    /// Before that, delete the threads that have ended, as `rondo prune` does, but keep the newest of them
+    /// Before that, delete the threads that have ended, as `rondo prune` does, but keep the newest ones
     #[arg(long, value_name = "COUNT")]
     keep: Option<usize>,
     #[command(flatten)]

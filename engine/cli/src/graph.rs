@@ -14,7 +14,7 @@ use super::{Exit, Failure, Output, choice, output_file, workflow, working_folder
 pub struct GraphArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     workflow: String,
-    /// The format of the picture; without it the ending of FILE tells it, else it is `mermaid`
+    /// The format of the picture; without it the extension of FILE decides, else it is `mermaid`
     #[arg(long, value_parser = choice(FORMATS))]
     format: Option<Format>,
     /// Write the picture to this file instead of stdout

@@ -16,7 +16,7 @@ use rondo::core::hook::{
 use rondo::core::local::origin;
 use rondo::core::thread::Origin;
 use rondo::core::{Engine, SystemEnv};
-use rondo::host::answers_from::Played;
+use rondo::host::answers_from::ReplaySource;
 use rondo::host::consent::ConsentRequest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -204,8 +204,8 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         // What is learned answers other threads.
         ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
-        let played = Played::named(script.as_deref(), recorded.as_deref(), &workflow, &working_folder()?)?;
-        run_spec = Some(RunSpec::new(rondo.operator().equipment(settings, Grants::everything()), played));
+        let replay = ReplaySource::named(script.as_deref(), recorded.as_deref(), &workflow, &working_folder()?)?;
+        run_spec = Some(rondo.operator().run_spec(settings, Grants::everything(), replay));
     }
     drop(view);
     let task: Task = Box::new(move |context| {

@@ -23,7 +23,7 @@ pub struct ImportArgs {
     /// A file that `rondo export` wrote, or `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Also keep the answers of the threads as their hooks would have, so that an equal run pays nothing for them
+    /// Also cache the answers of the threads as their hooks would have, so that an equal run costs nothing
     #[arg(long)]
     warm: bool,
     /// Consent, for this run, to what `--warm` would learn from threads of others, and to a store that is not known as yours

@@ -17,7 +17,7 @@ use super::{Exit, Failure, Output, files, output_file, settings_files, workflow,
 /// Write a small workflow to start from; existing files are kept
 #[derive(Debug, clap::Args)]
 pub struct InitArgs {
-    /// The folder, made if it is missing
+    /// The folder, created if it is missing
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// List the workflows that can be copied

@@ -23,14 +23,14 @@ const MAX_BYTES: usize = 64 << 20;
 /// Options that give a run its inputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InputArgs {
-    /// An input: text, or JSON where its type asks for it; `key=@file` takes a file's content, `key=@-` standard input
+    /// An input: text, or JSON where its type requires it; `key=@file` takes a file's content, `key=@-` standard input
     #[arg(short, long = "input", value_name = "KEY=VALUE")]
     input: Vec<String>,
     /// A file with inputs: one JSON object; or, each line a thread, .jsonl with an object a line or .csv with the
     /// inputs' names in the first line; - is standard input
     #[arg(long, value_name = "FILE")]
     input_file: Option<PathBuf>,
-    /// The form of the file with inputs [default: by its name; of standard input, by what it holds]
+    /// The form of the file with inputs [default: by its name; for standard input, by its content]
     #[arg(long, value_name = "FORM", requires = "input_file")]
     input_format: Option<Format>,
 }

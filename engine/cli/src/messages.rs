@@ -25,7 +25,7 @@ const SHOWN_LANES: usize = 20;
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct MessagesArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, a prefix of one, or `last`
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]

@@ -33,13 +33,13 @@ const LANE_COLUMNS: usize = 24;
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct PrefixArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, a prefix of one, or `last`
     #[arg(default_value = "last")]
     thread: String,
     /// Compare each visit with the same visit of that thread, such as a run of the workflow before an edit
     #[arg(long, value_name = "THREAD")]
     against: Option<String>,
-    /// With --json, tell after the visits what each role and each history comes to
+    /// With --json, also print the totals of each role and the cost of each history
     #[arg(long)]
     histories: bool,
     #[command(flatten)]

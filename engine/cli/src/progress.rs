@@ -1,5 +1,5 @@
 //! The progress of a run for people, rendered from its events alone: a line for each step, and on a terminal a live
-//! line for each current speaker.
+//! line for each current lane.
 
 mod line;
 mod state;
@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use rondo::protocol::event::Event;
 use rondo::tell::tell_styled;
 
-use self::state::{ProgressState, Speaker};
+use self::state::{ActiveLane, ProgressState};
 
 use super::Style;
 
 /// How often the live line is redrawn while nothing happens.
 pub(super) const TICK: Duration = Duration::from_millis(120);
 
-/// How many speakers have a live line at the same time; the others are counted.
+/// How many lanes have a live line at the same time; the others are counted.
 const MAX_LIVE: usize = 6;
 
 /// How the progress of a run is shown.
@@ -106,7 +106,7 @@ impl Progress {
 struct Live {
     all: MultiProgress,
     /// In screen order.
-    lines: BTreeMap<Speaker, ProgressBar>,
+    lines: BTreeMap<ActiveLane, ProgressBar>,
     /// The last line: the number of other running roles.
     more: Option<ProgressBar>,
 }
@@ -119,16 +119,15 @@ impl Live {
     }
 
     fn show(&mut self, state: &ProgressState, width: usize) {
-        let (speakers, more) = state.live(width, MAX_LIVE, |speaker| self.lines.contains_key(speaker));
-        let gone: Vec<Speaker> =
-            self.lines.keys().filter(|speaker| !speakers.contains_key(*speaker)).cloned().collect();
-        for line in gone.iter().filter_map(|speaker| self.lines.remove(speaker)) {
+        let (lanes, more) = state.live(width, MAX_LIVE, |lane| self.lines.contains_key(lane));
+        let gone: Vec<ActiveLane> = self.lines.keys().filter(|lane| !lanes.contains_key(*lane)).cloned().collect();
+        for line in gone.iter().filter_map(|lane| self.lines.remove(lane)) {
             line.finish_and_clear();
             self.all.remove(&line);
         }
-        for (place, (speaker, words)) in speakers.into_iter().enumerate() {
+        for (place, (lane, words)) in lanes.into_iter().enumerate() {
             let all = &self.all;
-            let line = self.lines.entry(speaker).or_insert_with(|| begun(all, place));
+            let line = self.lines.entry(lane).or_insert_with(|| begun(all, place));
             // One text, of which a terminal that has just become narrower is shown the beginning: nothing ever wraps.
             let elapsed = format!("{:#}", HumanDuration(line.elapsed()));
             line.set_message(format!("{} {elapsed:>4} {}", words.who, words.words));
@@ -317,7 +316,7 @@ mod tests {
         for event in timed(["a[0]", "a[1]", "a[2]"].map(|lane| What::StepStarted { visit: visit("a", lane) })) {
             state.event(&event);
         }
-        let (live, more) = state.live(40, 2, |speaker| speaker.lane.last_index() == Some(2));
+        let (live, more) = state.live(40, 2, |lane| lane.lane.last_index() == Some(2));
         let live: Vec<String> = live.into_values().map(|line| line.who).collect();
         assert_eq!(live, ["a[0], visit 1", "a[2], visit 1"]);
         assert_eq!(more.as_deref(), Some("and 1 more: a[1]"));

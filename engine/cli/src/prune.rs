@@ -28,7 +28,7 @@ pub struct PruneArgs {
     /// Only threads with this tag; given several times, with all of them
     #[arg(long = "tag", value_name = "WORD", group = "which")]
     tags: Vec<String>,
-    /// Keep the newest of them
+    /// Keep this many of the newest
     #[arg(long, value_name = "COUNT", group = "which")]
     keep: Option<usize>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use super::named_command::completed;
 use super::run::{RunArgs, start};
 use super::{Exit, Failure, Output, recording, working_folder};
 
-/// Run a workflow and record what its models are asked and say
+/// Run a workflow and record the requests to its models and their answers
 #[derive(Debug, clap::Args)]
 pub struct RecordArgs {
     #[command(flatten)]

@@ -9,7 +9,7 @@ use rondo::upkeep::{self, Repair};
 use super::upkeep_bar::UpkeepBar;
 use super::{EventOf, Exit, Failure, Output, StoreArgs, json, json_line};
 
-/// Make a whole store from what is left of a damaged one, which is not changed, and say what was lost
+/// Recover what is intact of a damaged store into a new one, and report what was lost
 #[derive(Debug, clap::Args)]
 #[command(
     arg = json(),

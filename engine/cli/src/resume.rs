@@ -30,7 +30,7 @@ use super::{StoreArgs, json, working_folder};
 enum InDoubtChoice {
     /// Make them again, with the same idempotency key
     Retry,
-    /// Tell the model that nobody knows
+    /// Tell the model that the outcome is unknown
     Skip,
 }
 
@@ -43,10 +43,10 @@ impl From<InDoubtChoice> for InDoubt {
     }
 }
 
-/// Continue a stopped thread; a child continues with the thread above it
+/// Continue a stopped thread; a child thread continues with its parent
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
-    /// Continue the lines of a batch that have not ended or never began: its id, the beginning of one, or `last`
+    /// Continue the lines of a batch that have not ended or never began: its id, a prefix of one, or `last`
     #[arg(long, value_name = "ID", conflicts_with = "thread")]
     batch: Option<String>,
     #[command(flatten)]
@@ -57,11 +57,11 @@ pub struct ResumeArgs {
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct ContinueArgs {
-    /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
+    /// A thread's id, a prefix of one, or `last` [default: the only one that has not ended]
     pub(super) thread: Option<String>,
     #[command(flatten)]
     script: ScriptArgs,
-    /// What to do with tool calls of which nobody knows whether they had their effect
+    /// What to do with tool calls whose effect is unknown
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<InDoubtChoice>,
     /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
@@ -143,11 +143,10 @@ pub(super) fn continuing<T>(
         answers: args.script.answers(),
         in_doubt: args.in_doubt.map(InDoubt::from),
         limits: limits(&args.limits)?,
-        approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
     let is_silent = args.view.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
-    if let Some(file) = source.as_ref().and_then(ResumeSource::played_file).filter(|_| !is_silent) {
+    if let Some(file) = source.as_ref().and_then(ResumeSource::replay_file).filter(|_| !is_silent) {
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }

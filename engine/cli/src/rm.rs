@@ -13,7 +13,7 @@ const MAX_NAMED: usize = 5;
 /// Delete threads with their steps and children
 #[derive(Debug, clap::Args)]
 pub struct RmArgs {
-    /// Threads: ids, beginnings of ids, names, or `last`
+    /// Threads: ids, prefixes of ids, names, or `last`
     #[arg(required = true, value_name = "THREAD")]
     threads: Vec<String>,
     /// Also delete the threads that were forked from them

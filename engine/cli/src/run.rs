@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use rondo::core::NewThread;
 use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
+use rondo::host::starting::RunChoices;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
-use rondo::run::{Chosen, Prepared, begin, configured, prepare};
+use rondo::run::{Prepared, begin, configured, prepare};
 use rondo::settings::Flags;
 use rondo::tell::tell_styled;
 
@@ -109,7 +110,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let failure = Failure::new(Code::RecordingRefused, "the threads of a batch cannot be recorded in one file");
         return Err(failure.with_hint("record one input at a time"));
     }
-    let new = new.choose(Chosen {
+    let new = new.choose(RunChoices {
         models: args.models.clone(),
         limits: args.limits.clone(),
         answers: args.script.answers(),

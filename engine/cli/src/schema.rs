@@ -7,7 +7,7 @@ use super::{Exit, Failure, Output, init, output_file, working_folder};
 /// Print the JSON Schema of workflow files
 #[derive(Debug, clap::Args)]
 pub struct SchemaArgs {
-    /// Write it to a file, where the first line of a new workflow points; an earlier schema is replaced
+    /// Write it to a file, by default the one that the first line of a new workflow names; an earlier schema is replaced
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "workflow.schema.json")]
     write: Option<PathBuf>,
 }

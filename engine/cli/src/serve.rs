@@ -34,10 +34,10 @@ pub struct ServeArgs {
     /// Open the page in a browser
     #[arg(long)]
     open: bool,
-    /// The most connections at once; event streams stay open
+    /// The maximum number of connections at once, event streams included
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
-    /// Answer requests that name this host too; addresses and localhost always are
+    /// Also accept requests for this host name; IP addresses and localhost are always accepted
     #[arg(long = "host-name", value_name = "NAME")]
     names: Vec<String>,
     /// Consent, for this process, to all that the settings, the store and the workflows ask for

@@ -35,7 +35,7 @@ use super::{Exit, Failure, Output, StoreArgs, json};
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct ShowArgs {
-    /// A thread's id, the beginning of one, or `last`; with `:3` or `:2..5` behind it only these steps
+    /// A thread's id, a prefix of one, or `last`; followed by `:3` or `:2..5` only these steps
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]

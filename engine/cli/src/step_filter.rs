@@ -34,7 +34,7 @@ pub struct FilterArgs {
     /// Only steps with these numbers, such as 7, 5..9 (both included), 5.. or ..9
     #[arg(long, value_name = "A..B", value_parser = seqs)]
     steps: Option<RangeInclusive<u64>>,
-    /// Only the last of them
+    /// Only this many of the last
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<u64>,
 }

@@ -29,7 +29,7 @@ pub struct TestArgs {
     /// A workflow, one of its scenarios, or a folder with workflows below it
     #[arg(default_value = ".")]
     path: String,
-    /// Take over every snapshot as it is now, and remove those that belong to nothing
+    /// Accept every snapshot as it is now, and remove those that no scenario uses
     #[arg(long, conflicts_with_all = ["review", "check"])]
     accept: bool,
     /// Show each snapshot that differs and ask: accept, reject, skip
@@ -38,15 +38,15 @@ pub struct TestArgs {
     /// Write nothing at all, for CI
     #[arg(long)]
     check: bool,
-    /// Only scenarios whose name holds this word
+    /// Only scenarios whose name contains this word
     #[arg(long, value_name = "WORD")]
     filter: Option<String>,
     #[arg(long, value_name = "FILE", help = "Write a JUnit XML report")]
     junit: Option<PathBuf>,
-    /// Make a scenario of a stored thread: its id, the beginning of it, or `last`
+    /// Make a scenario of a stored thread: its id, a prefix of its id, or `last`
     #[arg(long, value_name = "THREAD", conflicts_with_all = ["accept", "review", "check", "filter", "junit"])]
     from: Option<String>,
-    /// What the new scenario is called [default: the beginning of the thread's id]
+    /// The name of the new scenario [default: the beginning of the thread's id]
     #[arg(long, value_name = "NAME", requires = "from")]
     name: Option<String>,
     #[command(flatten)]

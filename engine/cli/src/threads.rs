@@ -43,7 +43,7 @@ pub struct ThreadsArgs {
     /// Only threads that started in this time, such as 90m or 7d, or since a day, such as 2026-11-01
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
-    /// Only the newest of them
+    /// Only this many of the newest
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<usize>,
     #[command(flatten)]

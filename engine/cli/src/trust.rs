@@ -41,10 +41,10 @@ pub struct TrustArgs {
     /// Agree, without being asked, to exactly what has this digest
     #[arg(long, value_name = "DIGEST", value_parser = digest, conflicts_with_all = ["revoke", "list"])]
     yes: Option<Digest>,
-    /// List what was agreed to
+    /// List the consents that were given
     #[arg(long, conflicts_with_all = ["workflow", "revoke"])]
     list: bool,
-    /// Take back what was agreed to
+    /// Revoke a consent
     #[arg(long)]
     revoke: bool,
 }

@@ -18,7 +18,7 @@ use super::{Exit, Failure, Output, StoreArgs, choice, json};
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct UsageArgs {
-    /// Only these threads with their children: ids, beginnings of ids, names, or `last`
+    /// Only these threads with their children: ids, prefixes of ids, names, or `last`
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
     /// A sum for each of these, instead of one; days are in UTC

@@ -34,7 +34,7 @@ pub struct ValidateArgs {
     /// Read one workflow from stdin; a file named beside it gives its name and folder
     #[arg(long)]
     stdin: bool,
-    /// Also warn of what keeps providers from serving the beginnings of requests again, before anything is paid
+    /// Also warn about what keeps providers from caching the beginnings of requests
     #[arg(long)]
     prefix: bool,
 }

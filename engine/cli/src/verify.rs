@@ -11,7 +11,7 @@ use super::{Exit, Failure, Output, StoreArgs, json, json_line};
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct VerifyArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, a prefix of one, or `last`
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]

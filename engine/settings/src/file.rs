@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rondo_agent_kit::model::protocol::{self, Protocol};
 use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
+use rondo_agent_kit::tool::InDoubt;
 use rondo_core::grant::{Ceilings, Rule};
 use rondo_core::models;
 use rondo_protocol::Value;
@@ -404,7 +405,8 @@ impl<'a> Section<'a> {
             cwd: self.cwd(),
             timeout_ms: self.duration("timeout"),
             output_max_bytes: self.size("output_max"),
-            in_doubt: self.word("in_doubt", &["retry", "ask", "skip"]),
+            in_doubt: self
+                .one_of("in_doubt", &[("retry", InDoubt::Retry), ("ask", InDoubt::Ask), ("skip", InDoubt::Skip)]),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::trust::{Ask, Kind};
 /// A project's table that would replace one of the user's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "[{table}] stands in {project} of the project and in {user} of the user, and a project never replaces a user's"
+    "[{table}] is declared in {project} of the project and in {user} of the user, and a project never replaces a user's"
 )]
 pub struct Clash {
     /// Its name, such as `tool.build`.

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use rondo_agent_kit::model::protocol::Protocol;
 use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
+use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use serde::Serialize;
@@ -336,8 +337,8 @@ pub struct Tool {
     pub timeout_ms: Option<u64>,
     /// Bytes its answer may have.
     pub output_max_bytes: Option<u64>,
-    /// `retry`, `ask` or `skip`.
-    pub in_doubt: Option<String>,
+    /// What happens with a call that may have had its effect; `None` means that a person is asked.
+    pub in_doubt: Option<InDoubt>,
 }
 
 /// Where the schema of a tool's arguments is.

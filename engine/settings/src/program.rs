@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rondo_agent_kit::pinned::Pinned;
 use rondo_agent_kit::sandbox::process::WorkingDir;
-use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
+use rondo_agent_kit::tool::{EffectWord, ProgramSettings, STORED_MAX_BYTES};
 use rondo_protocol::{Value, canonical};
 
 use super::{Cwd, Tool};
@@ -16,11 +16,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSettings {
     // Settings hold one of the four words, or none.
     let effect = tool.effect.as_deref().and_then(EffectWord::read).unwrap_or(EffectWord::External);
-    let in_doubt = match tool.in_doubt.as_deref() {
-        Some("retry") => InDoubt::Retry,
-        Some("skip") => InDoubt::Skip,
-        _ => InDoubt::Ask,
-    };
     ProgramSettings {
         name: name.to_owned(),
         description: description(schema.as_deref(), &tool.argv),
@@ -35,7 +30,7 @@ pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSetti
         },
         timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
         output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
-        in_doubt,
+        in_doubt: tool.in_doubt.unwrap_or_default(),
     }
 }
 

@@ -12,7 +12,7 @@ use rondo_settings::files::FolderFiles;
 
 use super::known_keys::KnownKeys;
 use super::recording::Recording;
-use super::run_config::scripted_cast;
+use super::run_config::script_roles;
 use crate::failure::{Failure, Faulty};
 use crate::files::{STDIN, absolute, read_argument, read_text};
 
@@ -40,13 +40,13 @@ pub enum AnswersFrom {
 
 /// A script or a recording that was read.
 #[derive(Debug, Clone, Default)]
-pub struct Played {
+pub struct ReplaySource {
     /// A script and its file, as an absolute path.
     pub script: Option<(Script, String)>,
     pub recorded: Option<Recording>,
 }
 
-impl Played {
+impl ReplaySource {
     /// The script and the recording that a thread names.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl AnswersFrom {
     ///
     /// # Errors
     /// If it cannot be read, or does not fit the workflow's roles.
-    pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<Played, Failure> {
+    pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<ReplaySource, Failure> {
         let script = match (self, folder) {
             (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
             (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
@@ -85,7 +85,7 @@ impl AnswersFrom {
             _ => None,
         };
         let script = script.map(|(file, text)| checked_script(&file, &text, workflow, here)).transpose()?;
-        Ok(Played { script, recorded })
+        Ok(ReplaySource { script, recorded })
     }
 }
 
@@ -103,7 +103,7 @@ fn checked_script(file: &Path, text: &str, workflow: &Workflow, here: &Path) -> 
     let source = Source::new(name.clone(), text.to_owned());
     let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.to_owned())].into() });
     let script = Script::read(&source).map_err(refuse)?;
-    let faults = script.check(&source, &scripted_cast(workflow)?);
+    let faults = script.check(&source, &script_roles(workflow)?);
     if !faults.is_empty() {
         return Err(refuse(faults));
     }

@@ -65,18 +65,18 @@ pub struct Subject<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct ConsentRequest {
     /// The project's settings; `None` if they ask for nothing.
-    pub settings: Option<Part>,
+    pub settings: Option<FileAsks>,
     /// The workflow; `None` if it asks for nothing.
-    pub workflow: Option<Part>,
+    pub workflow: Option<FileAsks>,
     /// A workflow that asks for nothing: a person can still say that it is theirs.
-    pub harmless: Option<Part>,
+    pub harmless: Option<FileAsks>,
     /// The past that a thread would go on from, if it was imported.
-    pub past: Option<Part>,
+    pub past: Option<FileAsks>,
 }
 
 /// What one file asks for.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct FileAsks {
     pub file: String,
     pub asks: Vec<Ask>,
     /// Identifies it in the trust records.
@@ -138,14 +138,14 @@ impl ConsentRequest {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
             let digest = digest(&asks)?;
             let consent = records.settings(&folder_name(&file), digest);
-            Ok::<_, Failure>(Part::new(file, asks, digest, digest, &consent))
+            Ok::<_, Failure>(FileAsks::new(file, asks, digest, digest, &consent))
         });
         let has_asks = of_workflow.as_ref().is_some_and(asks_for);
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
             let own = lasting(&asks)?;
             let consent = records.workflow(subject.file, definition, own, subject.is_current);
-            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &consent))
+            Ok::<_, Failure>(FileAsks::new(subject.file.to_owned(), asks, definition, own, &consent))
         });
         let (workflow, harmless) = if has_asks { (workflow, None) } else { (None, workflow) };
         let (settings, workflow, harmless) = (settings.transpose()?, workflow.transpose()?, harmless.transpose()?);
@@ -164,28 +164,28 @@ impl ConsentRequest {
         let (file, digest) = (format!("{THREAD}{thread}"), digest(&asks)?);
         let records = Records::read(whole.trust.as_deref())?;
         let consent = records.workflow(&file, digest, digest, false);
-        let past = Part::new(file, asks, digest, digest, &consent);
+        let past = FileAsks::new(file, asks, digest, digest, &consent);
         Ok(Self { past: Some(past), ..self })
     }
 
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn files(&self) -> impl Iterator<Item = &FileAsks> {
         self.settings.iter().chain(&self.workflow).chain(&self.past)
     }
 
     pub fn asks(&self) -> Vec<Ask> {
-        self.parts().flat_map(|part| part.asks.clone()).collect()
+        self.files().flat_map(|file| file.asks.clone()).collect()
     }
 
     pub fn is_agreed(&self) -> bool {
-        self.parts().all(|part| part.is_agreed)
+        self.files().all(|file| file.is_agreed)
     }
 
     /// Identifies all of it: `--yes` agrees to exactly this.
     pub fn digest(&self) -> Result<Digest, Failure> {
-        let parts = self.parts().flat_map(|part| [part.file.as_bytes().to_vec(), part.digest.as_bytes().to_vec()]);
+        let digests = self.files().flat_map(|file| [file.file.as_bytes().to_vec(), file.digest.as_bytes().to_vec()]);
         let asks = digest(&self.asks())?;
         let mut bytes = b"rondo/consent/v1\n".to_vec();
-        bytes.extend(parts.flatten());
+        bytes.extend(digests.flatten());
         bytes.extend(asks.as_bytes());
         Ok(Digest::sha256(&bytes))
     }
@@ -195,18 +195,18 @@ impl ConsentRequest {
         let line =
             |sign: char, ask: &Ask| format!("{sign} {} {}: {}", ask.kind, one_line(&ask.name), one_line(&ask.shown()));
         let mut lines = Vec::new();
-        for part in self.parts().filter(|part| !part.is_agreed) {
-            let Some(before) = &part.agreed else { continue };
-            lines.extend(before.iter().filter(|ask| !part.asks.contains(ask)).map(|ask| line('-', ask)));
-            lines.extend(part.asks.iter().filter(|ask| !before.contains(ask)).map(|ask| line('+', ask)));
+        for file in self.files().filter(|file| !file.is_agreed) {
+            let Some(before) = &file.agreed else { continue };
+            lines.extend(before.iter().filter(|ask| !file.asks.contains(ask)).map(|ask| line('-', ask)));
+            lines.extend(file.asks.iter().filter(|ask| !before.contains(ask)).map(|ask| line('+', ask)));
             if lines.is_empty() {
-                lines.push(format!("~ {}: its texts, limits or retries", one_line(&part.file)));
+                lines.push(format!("~ {}: its texts, limits or retries", one_line(&file.file)));
             }
         }
         lines
     }
 
-    /// All of it for a person, of each part the harmless asks first: they are counted where they are many, so that they
+    /// All of it for a person, of each file the harmless asks first: they are counted where they are many, so that they
     /// cannot hide the others.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -217,19 +217,19 @@ impl ConsentRequest {
         if changed.len() > MAX_QUIET {
             let _ = writeln!(text, "  changed  {} more", changed.len() - MAX_QUIET);
         }
-        for part in self.parts() {
-            let consent = match (part.is_agreed, &part.agreed) {
+        for file in self.files() {
+            let consent = match (file.is_agreed, &file.agreed) {
                 (true, _) => ", which you agreed to",
                 (false, Some(_)) => ", and has changed since you agreed",
                 (false, None) => "",
             };
-            let _ = match (one_line(&part.file), part.is_past()) {
+            let _ = match (one_line(&file.file), file.is_past()) {
                 (file, true) => writeln!(text, "{file} was imported or repaired{consent}; who made it is not known:"),
                 (file, false) if file.is_empty() => writeln!(text, "the workflow asks for{consent}:"),
                 (file, false) => writeln!(text, "{file} asks for{consent}:"),
             };
-            let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
-            let (quiet, loud): (Vec<&Ask>, Vec<&Ask>) = part.asks.iter().partition(|ask| is_quiet(ask));
+            let width = file.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
+            let (quiet, loud): (Vec<&Ask>, Vec<&Ask>) = file.asks.iter().partition(|ask| is_quiet(ask));
             for asks in quiet.chunk_by(|a, b| a.kind == b.kind) {
                 let shown = asks.len().min(MAX_QUIET);
                 asks.iter().take(shown).for_each(|ask| line(&mut text, ask, width));
@@ -250,7 +250,7 @@ impl ConsentRequest {
     /// [`Code::NotTrusted`] with what to type.
     pub fn can_be_read(&self, shown: &str) -> Result<(), Failure> {
         let loud =
-            || self.parts().filter(|part| !part.is_agreed).flat_map(|part| &part.asks).filter(|ask| !is_quiet(ask));
+            || self.files().filter(|file| !file.is_agreed).flat_map(|file| &file.asks).filter(|ask| !is_quiet(ask));
         let longest = loud().map(|ask| ask.name.len() + ask.shown().len()).max().unwrap_or(0);
         let message = if loud().count() > MAX_LOUD {
             format!("{} things are asked for, more than can be read at once", loud().count())
@@ -268,7 +268,7 @@ impl ConsentRequest {
 
     /// What a run may use: the grants of the settings, and what a person agreed to for the workflow.
     pub fn grants(&self, whole: &Settings) -> Grants {
-        let asked = self.workflow.iter().flat_map(|part| &part.asks).filter(|ask| ask.kind == Kind::Tool);
+        let asked = self.workflow.iter().flat_map(|file| &file.asks).filter(|ask| ask.kind == Kind::Tool);
         let mut grants = by_settings(whole);
         let granted = grants.tools.clone();
         // Where settings name calls of a tool, only those are allowed: agreeing to a workflow lifts no rule.
@@ -300,7 +300,7 @@ impl ConsentRequest {
         let ConsentSource::Person(ask) = by else { return Err(self.denied(shown)) };
         let text = self.text();
         self.can_be_read(shown)?;
-        let own = if self.workflow.as_ref().is_some_and(|part| !part.is_agreed) {
+        let own = if self.workflow.as_ref().is_some_and(|file| !file.is_agreed) {
             ", [o] it is mine: until it asks for more"
         } else {
             ""
@@ -331,19 +331,19 @@ impl ConsentRequest {
         }
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
-        let agreement = |part: &Part, own: bool| {
-            let digest = if own { part.own_digest } else { part.digest };
-            Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms }
+        let agreement = |file: &FileAsks, own: bool| {
+            let digest = if own { file.own_digest } else { file.digest };
+            Agreement { digest, own, asks: file.asks.clone(), agreed_at_ms }
         };
         Records::update(whole.trust.as_deref(), |records| {
-            if let Some(part) = &self.settings {
-                records.settings.insert(folder_name(&part.file), agreement(part, false));
+            if let Some(file) = &self.settings {
+                records.settings.insert(folder_name(&file.file), agreement(file, false));
             }
-            if let Some(part) = self.workflow.as_ref().or(self.harmless.as_ref().filter(|_| own)) {
-                records.agree_to_workflow(part.file.clone(), agreement(part, own));
+            if let Some(file) = self.workflow.as_ref().or(self.harmless.as_ref().filter(|_| own)) {
+                records.agree_to_workflow(file.file.clone(), agreement(file, own));
             }
-            if let Some(part) = &self.past {
-                records.agree_to_workflow(part.file.clone(), agreement(part, false));
+            if let Some(file) = &self.past {
+                records.agree_to_workflow(file.file.clone(), agreement(file, false));
             }
         })
         .map_err(Failure::from)
@@ -352,9 +352,9 @@ impl ConsentRequest {
     /// Records and the secret define what is trusted: a folder under question must not be able to contain them.
     pub fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
         let folders: Vec<PathBuf> = self
-            .parts()
-            .filter(|part| !shipped::is_one(&part.file) && !part.is_past())
-            .map(|part| folder_name(&part.file).into())
+            .files()
+            .filter(|file| !shipped::is_one(&file.file) && !file.is_past())
+            .map(|file| folder_name(&file.file).into())
             .collect();
         let kept = [("trust records", &whole.trust), ("secret", &whole.secret_file)];
         for (what, file) in kept {
@@ -380,16 +380,16 @@ impl ConsentRequest {
     /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
         if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
-            let message = format!("{} was imported or repaired, and nobody agreed to go on from it", past.file);
+            let message = format!("{} was imported or repaired, and nobody agreed to continue from it", past.file);
             let hint = Hint::from("on a terminal this asks; ").operation(trusting()).words(" agrees for one run");
             return Failure::new(Code::NotTrusted, message).with_hint(hint);
         }
-        let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
-        let files = missing.iter().map(|part| one_line(&part.file)).collect::<Vec<_>>().join(" and ");
-        let has_changed = missing.iter().any(|part| part.agreed.is_some());
+        let missing: Vec<&FileAsks> = self.files().filter(|file| !file.is_agreed).collect();
+        let files = missing.iter().map(|file| one_line(&file.file)).collect::<Vec<_>>().join(" and ");
+        let has_changed = missing.iter().any(|file| file.agreed.is_some());
         let asks: Vec<String> = missing
             .iter()
-            .flat_map(|part| &part.asks)
+            .flat_map(|file| &file.asks)
             .filter(|ask| !matches!(ask.kind, Kind::Limits | Kind::File))
             .map(|ask| match (ask.kind, ask.value.as_str()) {
                 (Kind::Tool, Some(roles)) => format!("{} ({roles})", ask.name),
@@ -408,7 +408,7 @@ impl ConsentRequest {
 
     /// What agrees to all that is missing: of the workflow, or of the settings if only they are.
     fn agreeing(&self, shown: &str) -> Operation {
-        let is_missing = self.workflow.as_ref().is_some_and(|part| !part.is_agreed);
+        let is_missing = self.workflow.as_ref().is_some_and(|file| !file.is_agreed);
         if is_missing { Operation::new(Verb::Trust).named(shown) } else { Operation::new(Verb::Trust) }
     }
 }
@@ -418,7 +418,7 @@ fn trusting() -> Operation {
     Operation::new(Verb::Again).choosing("trust")
 }
 
-impl Part {
+impl FileAsks {
     fn is_past(&self) -> bool {
         self.asks.iter().any(|ask| ask.kind == Kind::Import)
     }
@@ -641,10 +641,10 @@ fn rules(texts: &[String]) -> Vec<Rule> {
 
 /// What grants a tool that a workflow names, if anything.
 pub fn granted_by(asked: &ConsentRequest, settings: &Settings, tool: &str) -> Option<&'static str> {
-    let part =
-        asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
-    match part {
-        Some(part) if part.is_agreed => Some("trust"),
+    let file =
+        asked.workflow.as_ref().filter(|file| file.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
+    match file {
+        Some(file) if file.is_agreed => Some("trust"),
         Some(_) => None,
         None if settings.grant.tools.is_some() => Some("[grant]"),
         None => Some("default"),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
 use rondo_core::conversation::rebuild;
@@ -17,10 +16,10 @@ use rondo_settings::Settings;
 use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
-use super::answers_from::{AnswersFrom, Played};
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, named};
 use super::operator::Operator;
-use super::run_config::{Approvers, Equipment, RunSpec};
+use super::run_config::RunSpec;
 use super::starting::of_plain_http;
 use super::tooling::hold;
 use super::workflow;
@@ -35,17 +34,14 @@ pub struct ContinueChoices {
     pub in_doubt: Option<InDoubt>,
     /// Limits to raise.
     pub limits: Vec<RaisedLimit>,
-    /// Creates approvers, if there is a person to ask.
-    pub approvers: Option<Approvers>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
 impl ContinueChoices {
-    fn run_spec(self, equipment: Arc<Equipment>, played: Played) -> RunSpec {
-        let raised = RaisedLimits { thread: None, limits: self.limits };
-        let Self { in_doubt, approvers, flags, .. } = self;
-        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, played) }
+    fn applied(self, run_spec: RunSpec) -> RunSpec {
+        let Self { in_doubt, limits, flags, .. } = self;
+        RunSpec { in_doubt, raised: RaisedLimits { thread: None, limits }, flags, ..run_spec }
     }
 }
 
@@ -100,15 +96,15 @@ impl ResumeSource {
     }
 
     /// Where answers come from unless somebody chooses otherwise: the file of the run's script or recording.
-    pub fn played_file(&self) -> Option<&str> {
+    pub fn replay_file(&self) -> Option<&str> {
         self.script.as_deref().or(self.recorded.as_deref())
     }
 
-    fn played(&self, chosen: &AnswersFrom, here: &Path) -> Result<Played, Failure> {
+    fn replay(&self, chosen: &AnswersFrom, here: &Path) -> Result<ReplaySource, Failure> {
         let folder = self.file.as_deref().and_then(|file| Path::new(file).parent());
-        let played = chosen.read(folder, &self.workflow, here)?;
-        if played.is_any() {
-            return Ok(played);
+        let replay = chosen.read(folder, &self.workflow, here)?;
+        if replay.is_any() {
+            return Ok(replay);
         }
         if self.script.as_deref() == Some(STDIN) {
             let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
@@ -116,7 +112,7 @@ impl ResumeSource {
                 Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
             ));
         }
-        Played::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
+        ReplaySource::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
     }
 }
 
@@ -135,17 +131,17 @@ pub fn continued(
 ) -> Result<(RunSpec, Vec<String>), Failure> {
     let Operator { files, folder: here, consent, .. } = operator;
     let Some(source) = source else {
-        let equipment = operator.equipment(settings, Grants::default());
-        return Ok((choices.run_spec(equipment, Played::default()), Vec::new()));
+        let run_spec = operator.run_spec(settings, Grants::default(), ReplaySource::default());
+        return Ok((choices.applied(run_spec), Vec::new()));
     };
-    let played = source.played(&choices.answers, here)?;
+    let replay = source.replay(&choices.answers, here)?;
     let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
     // Where an imported thread worked is not believed, and it continues wherever somebody agrees to that.
     let is_elsewhere = Path::new(begun_in) != settings.workspace && (imported.is_none() || workspace.is_some());
     if !named(workflow).is_empty() && is_elsewhere {
         let here = settings.workspace.display();
-        let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
+        let message = format!("the thread's tools work in {begun_in}, and this run would continue in {here}");
         return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
     }
     // The store names the workflow of a thread; the file shows its current contents.
@@ -164,12 +160,12 @@ pub fn continued(
     let grants = asked.permitted(named, *consent, &settings)?;
     // If the file is gone, there is nothing to protect.
     let loaded = current.filter(|_| !shipped::is_one(file));
-    let script_file = played.script.as_ref().map(|(_, file)| file.as_str());
+    let script_file = replay.script.as_ref().map(|(_, file)| file.as_str());
     let own = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
     hold(&mut settings, own, workflow);
     let mut notices = Vec::new();
-    if !played.is_any() {
+    if !replay.is_any() {
         notices = of_plain_http(&settings);
     }
-    Ok((choices.run_spec(operator.equipment(settings, grants), played), notices))
+    Ok((choices.applied(operator.run_spec(settings, grants, replay)), notices))
 }

@@ -38,12 +38,13 @@ impl KnownKeys {
             return Vec::new();
         }
         let at = |offset: usize, length: usize, message: String| {
-            Diagnostic::at(Code::KeyInFile, file, text, Span::new(offset, length), message)
-                .with_hint("take it out, and change it where it was shared already; keys stand in the environment")
+            Diagnostic::at(Code::KeyInFile, file, text, Span::new(offset, length), message).with_hint(
+                "remove it, and replace the key if the file was already shared; keys belong in the environment",
+            )
         };
         let long = self.secrets.iter().filter(|secret| secret.value.len() >= MIN_SECRET_BYTES);
         let plain = long.filter_map(|secret| {
-            let message = format!("the key {} stands here", secret.name);
+            let message = format!("this is the value of the key {}", secret.name);
             Some(at(text.find(&secret.value)?, secret.value.len(), message))
         });
         let plain: Vec<Diagnostic> = plain.collect();
@@ -54,11 +55,11 @@ impl KnownKeys {
         let mut offset = 0;
         for line in text.split_inclusive('\n') {
             if self.redactor.text(line) != line {
-                return vec![at(offset, line.trim_end().len(), "an encoded key stands on this line".to_owned())];
+                return vec![at(offset, line.trim_end().len(), "this line contains an encoded key".to_owned())];
             }
             offset += line.len();
         }
-        vec![at(0, 0, "a key stands in this file, over several lines".to_owned())]
+        vec![at(0, 0, "this file contains a key, split over several lines".to_owned())]
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rondo_core::grant::Grants;
 use rondo_settings::Settings;
 
-use super::answers_from::AnswersFrom;
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, ConsentSource};
 use super::resources::Resources;
-use super::run_config::{Approvers, Equipment, Provided};
+use super::run_config::{Approvers, Equipment, Provided, RunSpec};
 use super::settings_files::SettingsFiles;
 use crate::failure::Failure;
 
@@ -39,9 +39,10 @@ impl Operator {
         Ok(settings)
     }
 
-    /// What a run with these settings and grants may use.
-    pub fn equipment(&self, settings: Settings, grants: Grants) -> Arc<Equipment> {
+    /// A run with these settings and grants, for which nothing else was chosen.
+    pub fn run_spec(&self, settings: Settings, grants: Grants, replay: ReplaySource) -> RunSpec {
         let resources = Resources::of(&settings);
-        Arc::new(Equipment::new(settings, grants, Arc::clone(&self.provided), resources))
+        let equipment = Equipment::new(settings, grants, Arc::clone(&self.provided), resources);
+        RunSpec { approvers: self.approvers.clone(), ..RunSpec::new(Arc::new(equipment), replay) }
     }
 }

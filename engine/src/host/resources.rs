@@ -41,7 +41,7 @@ pub struct Resources {
 struct ServerKey {
     name: String,
     /// Whether it starts only when one of its tools is called.
-    is_played: bool,
+    is_replay: bool,
     /// What a server in a sandbox may not write.
     held: Vec<std::path::PathBuf>,
 }
@@ -115,7 +115,7 @@ impl Resources {
         Ok(client)
     }
 
-    /// A server of the settings, started unless a run is played. `settings` are those of the run that needs it. Also
+    /// A server of the settings, started unless the run is a replay. `settings` are those of the run that needs it. Also
     /// returns notices for whoever had it started.
     ///
     /// # Errors
@@ -126,16 +126,16 @@ impl Resources {
     pub async fn server(
         &self,
         name: &str,
-        is_played: bool,
+        is_replay: bool,
         settings: &Settings,
     ) -> Result<(Arc<Server>, Vec<String>), NoServer> {
         let is_confined = settings.mcp.get(name).is_some_and(|mcp| mcp.sandbox.is_some());
         let held = if is_confined { settings.held.clone() } else { Vec::new() };
-        let key = ServerKey { name: name.to_owned(), is_played, held };
+        let key = ServerKey { name: name.to_owned(), is_replay, held };
         let notices = Mutex::new(Vec::new());
         let starting = || async {
-            if is_played {
-                return tooling::played(name, settings).map(Arc::new).map_err(NoServer::Refused);
+            if is_replay {
+                return tooling::replay_server(name, settings).map(Arc::new).map_err(NoServer::Refused);
             }
             let (server, told) = tooling::started(name, settings).await?;
             *notices.lock() = told;

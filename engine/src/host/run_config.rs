@@ -24,7 +24,7 @@ use rondo_protocol::workflow::{HookUse, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 
-use super::answers_from::Played;
+use super::answers_from::ReplaySource;
 use super::key_command::used_providers;
 use super::resources::Resources;
 use super::tooling::{self, NoServer};
@@ -59,7 +59,7 @@ pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 pub struct RunSpec {
     pub equipment: Arc<Equipment>,
     /// Answers in place of models.
-    pub played: Played,
+    pub replay: ReplaySource,
     /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
     /// The policy for calls that may have had their effect, overriding that of each tool.
@@ -76,7 +76,7 @@ pub struct RunSpec {
 const PROVIDED: &str = "provided";
 
 /// The roles of a workflow that a script can answer for.
-pub(crate) fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
+pub(crate) fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
     resolved_roles::script_roles(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
@@ -117,12 +117,12 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
 }
 
 async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
-    let run_config = speaking_as(workflow, run_spec, script)?;
+    let run_config = resolve_models_with(workflow, run_spec, script)?;
     let Equipment { settings, grants, .. } = &*run_spec.equipment;
-    let is_played = run_spec.played.is_any();
-    let Tools { set: tools, files, notices } = run_spec.equipment.tools(workflow, is_played).await?;
+    let is_replay = run_spec.replay.is_any();
+    let Tools { set: tools, files, notices } = run_spec.equipment.tools(workflow, is_replay).await?;
     let grants = grants.clone();
-    if !is_played {
+    if !is_replay {
         let toolboxes = resolved_roles::toolboxes(workflow, &tools, &grants);
         let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
         if let Some((role, missing)) = missing {
@@ -147,7 +147,7 @@ pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, F
     let backends = tooling::backends(&run_spec.equipment.settings);
     let hook_resources = HookResources { files: Some(files), backends, ..HookResources::default() };
     let grants = run_spec.equipment.grants.clone();
-    Ok(RunConfig { tools, grants, hook_resources, ..speaking(workflow, run_spec)? })
+    Ok(RunConfig { tools, grants, hook_resources, ..resolve_models(workflow, run_spec)? })
 }
 
 #[derive(Default)]
@@ -160,10 +160,10 @@ struct Tools {
 
 impl RunSpec {
     /// A run with nothing chosen beside what it may use and what answers in place of models.
-    pub fn new(equipment: Arc<Equipment>, played: Played) -> Self {
+    pub fn new(equipment: Arc<Equipment>, replay: ReplaySource) -> Self {
         Self {
             equipment,
-            played,
+            replay,
             record: None,
             in_doubt: None,
             approvers: None,
@@ -174,7 +174,7 @@ impl RunSpec {
 
     /// Reads the keys of the providers that a run asks, so that they are known.
     async fn read_keys(&self, workflow: &Workflow) -> Result<(), Failure> {
-        if self.played.is_any() {
+        if self.replay.is_any() {
             return Ok(());
         }
         let used = used_providers(self.equipment.settings(), workflow);
@@ -241,7 +241,7 @@ impl Equipment {
 
     /// The tools of a run of `workflow`: the local ones, and those of each server with a granted tool that a role
     /// names. In a run from a script or a recording a server starts when one of its tools is called.
-    async fn tools(&self, workflow: &Workflow, is_played: bool) -> Result<Tools, Failure> {
+    async fn tools(&self, workflow: &Workflow, is_replay: bool) -> Result<Tools, Failure> {
         if tooling::named(workflow).is_empty() {
             return Ok(Tools::default());
         }
@@ -249,7 +249,7 @@ impl Equipment {
         let asked = tooling::asked(workflow, settings, &self.grants);
         let (mut tools, files) = self.local()?;
         let starting =
-            asked.into_iter().map(async |name| (name, self.resources.server(name, is_played, settings).await));
+            asked.into_iter().map(async |name| (name, self.resources.server(name, is_replay, settings).await));
         let mut notices = Vec::new();
         for (name, started) in futures_util::future::join_all(starting).await {
             match started {
@@ -269,20 +269,23 @@ impl Equipment {
 ///
 /// # Errors
 /// Exit 5 if a model that a role uses has no id or no provider.
-pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
-    speaking_as(workflow, run_spec, scripted(workflow, run_spec)?)
+pub fn resolve_models(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    resolve_models_with(workflow, run_spec, scripted(workflow, run_spec)?)
 }
 
 /// The script of a run, for the roles of its workflow and of its children.
 fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>, Failure> {
-    let of = |(script, _): &(Script, String)| {
-        Ok(Scripted::new(Arc::new(script.clone()), Arc::new(scripted_cast(workflow)?)))
-    };
-    run_spec.played.script.as_ref().map(of).transpose()
+    let of =
+        |(script, _): &(Script, String)| Ok(Scripted::new(Arc::new(script.clone()), Arc::new(script_roles(workflow)?)));
+    run_spec.replay.script.as_ref().map(of).transpose()
 }
 
-fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scripted>) -> Result<RunConfig, Failure> {
-    let RunSpec { equipment, played: Played { script, recorded }, .. } = run_spec;
+fn resolve_models_with(
+    workflow: &Workflow,
+    run_spec: &RunSpec,
+    from_script: Option<Scripted>,
+) -> Result<RunConfig, Failure> {
+    let RunSpec { equipment, replay: ReplaySource { script, recorded }, .. } = run_spec;
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
@@ -290,7 +293,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
         (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
     };
-    let player_served_by = player_served_by(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
+    let replay_source = replay_source(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut models = BTreeMap::new();
@@ -313,7 +316,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
             None => redacting(resources.client(&resolved.provider)?, &redactor),
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
-        let served_by = match &player_served_by {
+        let served_by = match &replay_source {
             Some(served_by) => served_by.clone(),
             None => ServedBy {
                 address: settings.providers.get(&resolved.provider).map(address).unwrap_or_default(),
@@ -348,7 +351,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
 
 /// Identifies the endpoint of a script or a recording. An edited one is another provider: answers of the old one or of
 /// a real provider are not its answers.
-fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Result<Option<ServedBy>, Failure> {
+fn replay_source(script: Option<&Script>, cassette: Option<&Cassette>) -> Result<Option<ServedBy>, Failure> {
     let (provider, digest) = match (cassette, script) {
         (Some(cassette), _) => (RECORDING_PROVIDER, cassette.digest()),
         (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script)?)),

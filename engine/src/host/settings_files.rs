@@ -130,7 +130,8 @@ fn set(words: &[String]) -> Result<Stated, Failure> {
         return Ok(stated);
     }
     let message = format!("{SET} takes values of store, provider, model, limits, grant and sandbox");
-    Err(Failure::new(Code::SettingsKey, message).with_hint("a [tool], [mcp], [hook] or [[impose]] stands in a file"))
+    Err(Failure::new(Code::SettingsKey, message)
+        .with_hint("a [tool], [mcp], [hook] or [[impose]] is declared in a file"))
 }
 
 /// An environment variable. If `HOME` is not set, the system's entry for the user is used.

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rondo_core::grant::Grants;
-use rondo_core::local::{Labels, NewThread, RaisedLimit, limited};
+use rondo_core::local::{Labels, NewThread, limited};
 use rondo_core::resolved_roles::model_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::workflow::{Checked, Workflow};
 use rondo_settings::{Settings, Unresolved};
 
-use super::answers_from::{AnswersFrom, Played};
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, is_plain_http, named};
+use super::labels::labels;
+use super::limit_choice::limits;
 use super::model_choice::set_models;
 use super::operator::Operator;
-use super::run_config::{Approvers, RunSpec, speaking};
+use super::run_config::{RunSpec, resolve_models};
 use super::tooling;
 use super::untaken::untaken;
 use super::workflow::Loaded;
@@ -27,14 +29,12 @@ use crate::files::absolute;
 pub struct RunChoices {
     /// Models in place of the workflow's, `NAME` or `ROLE=NAME`.
     pub models: Vec<String>,
-    /// Limits in place of the workflow's.
-    pub limits: Vec<RaisedLimit>,
+    /// Limits in place of the workflow's, `KEY=VALUE`.
+    pub limits: Vec<String>,
     pub answers: AnswersFrom,
     pub labels: Labels,
     /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
-    /// Creates approvers, if there is a person to ask.
-    pub approvers: Option<Approvers>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
@@ -43,25 +43,26 @@ pub struct RunChoices {
 pub struct Draft {
     pub loaded: Loaded,
     pub settings: Settings,
-    /// The thread, with the input that the draft was made with.
+    /// The thread, without its input.
     pub new: NewThread,
-    played: Played,
+    replay: ReplaySource,
     record: Option<PathBuf>,
-    approvers: Option<Approvers>,
     flags: BTreeMap<String, String>,
 }
 
 impl Draft {
-    /// The run of a workflow on `input`, which was checked.
+    /// The run of a workflow, before it has an input.
     ///
     /// # Errors
-    /// If the settings, a chosen model, limit, script or recording are refused.
-    pub fn new(operator: &Operator, loaded: Loaded, input: Value, choices: RunChoices) -> Result<Self, Failure> {
+    /// If the settings, a chosen model, limit, label, script or recording are refused.
+    pub fn new(operator: &Operator, loaded: Loaded, choices: RunChoices) -> Result<Self, Failure> {
         let here = &*operator.folder;
-        let RunChoices { models, limits, answers, labels, record, approvers, flags } = choices;
+        let RunChoices { models, limits: words, answers, labels: Labels { label, tags }, record, flags } = choices;
+        let (limits, labels) = (limits(&words)?, labels(label.as_deref(), &tags)?);
+        let answers = if answers == AnswersFrom::Unchosen { operator.answers.clone() } else { answers };
         let checked = &loaded.checked;
-        let played = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
-        let script_file = played.script.as_ref().map(|(_, file)| file.clone());
+        let replay = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
+        let script_file = replay.script.as_ref().map(|(_, file)| file.clone());
         let mut settings = operator.files.whole()?;
         tooling::hold(&mut settings, loaded.files(script_file.as_deref(), here), &checked.workflow);
         let mut workflow = checked.workflow.clone();
@@ -69,14 +70,14 @@ impl Draft {
         let new = NewThread {
             workflow,
             policy: limited(checked.policy.clone(), &limits)?,
-            input,
+            input: Value::Null,
             file: Some(absolute(&loaded.path, here)),
             script: script_file,
-            recorded: played.recorded.as_ref().map(|played| played.file.clone()),
+            recorded: replay.recorded.as_ref().map(|recording| recording.file.clone()),
             workspace: Some(settings.workspace.to_string_lossy().into_owned()),
             labels,
         };
-        Ok(Self { loaded, settings, new, played, record, approvers, flags })
+        Ok(Self { loaded, settings, new, replay, record, flags })
     }
 
     /// Whether the run fails for want of a key or of a model's id.
@@ -86,7 +87,7 @@ impl Draft {
             matches!(resolved, Err(Unresolved::NoModel { .. } | Unresolved::NoKey { .. }))
         };
         let workflow = &self.new.workflow;
-        !self.played.is_any() && model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
+        !self.replay.is_any() && model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
     }
 
     /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.
@@ -106,7 +107,7 @@ impl Draft {
 
     /// What the models of the run do not take of what the workflow asks of them; nothing of a script or a recording.
     pub fn untaken(&self, operator: &Operator) -> Vec<Diagnostic> {
-        if self.played.is_any() {
+        if self.replay.is_any() {
             return Vec::new();
         }
         // With the models that were chosen for this run.
@@ -116,8 +117,8 @@ impl Draft {
 
     /// The run with these grants: enough to show it.
     pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
-        let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.played);
-        let run_spec = RunSpec { record: self.record, approvers: self.approvers, flags: self.flags, ..run_spec };
+        let run_spec = operator.run_spec(self.settings, grants, self.replay);
+        let run_spec = RunSpec { record: self.record, flags: self.flags, ..run_spec };
         (self.new, run_spec)
     }
 
@@ -130,13 +131,13 @@ impl Draft {
         if !named(&self.new.workflow).is_empty() {
             notices.extend(tooling::code_in_reach(&self.settings));
         }
-        if !self.played.is_any() {
+        if !self.replay.is_any() {
             notices.extend(of_plain_http(&self.settings));
         }
         notices.extend(self.untaken(operator).iter().map(ToString::to_string));
         let (new, run_spec) = self.with_grants(operator, grants);
         // Missing configuration is reported before a thread begins.
-        speaking(&new.workflow, &run_spec)?;
+        resolve_models(&new.workflow, &run_spec)?;
         Ok((new, run_spec, notices))
     }
 }

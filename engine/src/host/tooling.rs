@@ -175,12 +175,12 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 }
 
 /// A server of the settings that starts when one of its tools is called; its tools are the pinned ones.
-pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
+pub fn replay_server(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
     let records = Records::read(settings.trust.as_deref())?;
     let Some(pins) = records.servers.get(&key(name, mcp)) else {
         let message = format!(
-            "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
+            "the tools of the MCP server {name} are not pinned, and a replay does not start the server to list them"
         );
         return Err(Failure::new(Code::NoPin, message)
             .with_hint(Hint::from(pinning(name)).words(" starts it, shows its tools and pins them")));
@@ -236,7 +236,7 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let records = records(settings)?;
     let (mut tools, _) = local(settings)?;
     for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.servers.contains_key(&key(name, mcp))) {
-        for tool in played(name, settings)?.tools() {
+        for tool in replay_server(name, settings)?.tools() {
             add(&mut tools, tool)?;
         }
     }

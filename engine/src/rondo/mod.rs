@@ -182,7 +182,13 @@ impl Rondo {
 }
 
 /// Runs `work` on a thread where it may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+///
+/// # Errors
+/// Those of `work`, or [`Code::InternalFault`] if it panicked.
+#[doc(hidden)]
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Failure::new(Code::InternalFault, format!("the work broke off: {error}"))))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_core::exit::Exit;
-use rondo_core::local::{Ended, Labels, NewThread, PersonAnswer, RunConfig, Stopper, ThreadHandle};
+use rondo_core::local::{Ended, NewThread, PersonAnswer, RunConfig, Stopper, ThreadHandle};
 use rondo_core::thread::Ending;
 use rondo_core::{Resumed, local};
 use rondo_protocol::diagnostic::Diagnostic;
@@ -21,8 +21,6 @@ use super::{Rondo, blocking};
 use crate::failure::Failure;
 use crate::host::answering::not_waiting;
 use crate::host::answers_from::AnswersFrom;
-use crate::host::labels::labels;
-use crate::host::limit_choice::limits;
 use crate::host::recording;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
@@ -37,24 +35,12 @@ pub struct NewRun {
     name: String,
     loaded: Loaded,
     input: BTreeMap<String, Value>,
-    chosen: Chosen,
-}
-
-/// What somebody chose for a run, besides its workflow and its input.
-#[doc(hidden)]
-#[derive(Default)]
-pub struct Chosen {
-    pub models: Vec<String>,
-    pub limits: Vec<String>,
-    pub answers: AnswersFrom,
-    pub labels: Labels,
-    pub record: Option<PathBuf>,
-    pub flags: BTreeMap<String, String>,
+    chosen: RunChoices,
 }
 
 impl NewRun {
     pub(crate) fn new(rondo: Rondo, name: String, loaded: Loaded) -> Self {
-        Self { rondo, name, loaded, input: BTreeMap::new(), chosen: Chosen::default() }
+        Self { rondo, name, loaded, input: BTreeMap::new(), chosen: RunChoices::default() }
     }
 
     /// A value of the input.
@@ -128,7 +114,7 @@ impl NewRun {
     }
 
     #[doc(hidden)]
-    pub fn choose(self, chosen: Chosen) -> Self {
+    pub fn choose(self, chosen: RunChoices) -> Self {
         Self { chosen, ..self }
     }
 
@@ -151,13 +137,7 @@ impl NewRun {
     /// The run before consent.
     #[doc(hidden)]
     pub fn draft(self) -> Result<Draft, Failure> {
-        let Self { rondo, loaded, chosen, .. } = self;
-        let Chosen { models, limits: words, answers, labels: Labels { label, tags }, record, flags } = chosen;
-        let (limits, labels) = (limits(&words)?, labels(label.as_deref(), &tags)?);
-        let answers = if answers == AnswersFrom::Unchosen { rondo.operator().answers.clone() } else { answers };
-        let approvers = rondo.operator().approvers.clone();
-        let choices = RunChoices { models, limits, answers, labels, record, approvers, flags };
-        Draft::new(rondo.operator(), loaded, Value::Null, choices)
+        Draft::new(self.rondo.operator(), self.loaded, self.chosen)
     }
 
     /// Obtains consent, and all that threads of this run need but their input. May ask a person, and blocks.

@@ -292,11 +292,7 @@ impl Rondo {
 
     /// The choices for a thread that continues as it began.
     fn as_begun(&self) -> ContinueChoices {
-        ContinueChoices {
-            answers: self.operator().answers.clone(),
-            approvers: self.operator().approvers.clone(),
-            ..ContinueChoices::default()
-        }
+        ContinueChoices { answers: self.operator().answers.clone(), ..ContinueChoices::default() }
     }
 }
 

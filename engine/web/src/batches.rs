@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::body::Json;
-use super::params::{Path, Query, invalid};
+use super::params::{Path, Query, limit};
 use super::problem::Problem;
 
 /// How many lines a page has unless the client asks for another number, and at most.
@@ -57,10 +57,7 @@ pub async fn one(
     Path(word): Path<String>,
     query: Query<LinesQuery>,
 ) -> Result<Json<BatchView>, Problem> {
-    let limit = query.0.limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(invalid(format!("limit: a number from 1 to {MAX_PAGE}")));
-    }
+    let limit = limit(query.0.limit, PAGE, MAX_PAGE)?;
     let view = server.reading(move |server, store| {
         let driven = server.host.driven();
         let (id, batch) = find_batch(store, &word)?;

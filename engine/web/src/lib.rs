@@ -43,7 +43,7 @@ use rondo::core::local::Topic;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::store::Read;
-use rondo::{Rondo, Run};
+use rondo::{Rondo, Run, blocking};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -180,16 +180,7 @@ impl Server {
         read: impl FnOnce(&Inner, &dyn Read) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
         let server = self.clone();
-        Self::blocking(move || read(&server, &**server.host.engine().store())).await
-    }
-
-    /// Runs `work` on a thread where it may block.
-    async fn blocking<T: Send + 'static>(
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let done = tokio::task::spawn_blocking(work).await;
-        let broken = |error| Failure::new(Code::InternalFault, format!("the request broke off: {error}"));
-        Ok(done.map_err(broken)??)
+        Ok(blocking(move || read(&server, &**server.host.engine().store())).await?)
     }
 
     /// Passes the events of a thread that runs here to those who read the events of all threads. Returns its id.

@@ -19,6 +19,13 @@ pub fn invalid(what: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
 }
 
+/// How many items of a list a client gets: `usual`, unless it asks for another number up to `most`.
+pub fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Problem> {
+    let limit = asked.unwrap_or(usual);
+    let is_allowed = (1..=most).contains(&limit);
+    is_allowed.then_some(limit).ok_or_else(|| invalid(format!("limit: a number from 1 to {most}")))
+}
+
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 

@@ -12,7 +12,7 @@ use rondo::protocol::diagnostic::Code;
 use rondo::protocol::source;
 use rondo::views::diff::{Comparison, DiffLine, DiffStepLine, TotalsLine};
 use rondo::views::prefix::{RoleLine, VisitLine, role_line, visit_line};
-use rondo::views::scenario::{Told, yaml};
+use rondo::views::scenario::{ScenarioRecorder, yaml};
 use rondo::views::since::since;
 use rondo::views::usage::{self, By, Groups, UsageLine, of_thread};
 use schemars::JsonSchema;
@@ -145,10 +145,10 @@ pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) ->
     let text = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;
         let beginning = rebuild::beginning(store, &row)?;
-        let mut told = Told::read(store, &thread, &row)?;
-        let text = yaml(&told.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?)?);
+        let mut recorder = ScenarioRecorder::read(store, &thread, &row)?;
+        let text = yaml(&recorder.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?)?);
         source::yaml(&text).map_err(|_| {
-            let what = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+            let what = format!("the answers of the thread take {} bytes, more than a scenario can hold", text.len());
             Failure::new(Code::ScenarioName, what)
         })?;
         Ok(text)

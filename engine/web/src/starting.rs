@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rondo::Run;
 use rondo::core::Labels;
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
 use rondo::host::answers_from::AnswersFrom;
+use rondo::host::starting::RunChoices;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::types;
 use rondo::protocol::{Digest, Value, canonical};
-use rondo::run::{Chosen, Prepared};
+use rondo::run::Prepared;
+use rondo::{Run, blocking};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +123,7 @@ impl Server {
 pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<Run, Problem> {
     server.has_room()?;
     let inner = server.clone();
-    let (prepared, input) = Server::blocking(move || prepared(&inner, request)).await?;
+    let (prepared, input) = blocking(move || prepared(&inner, request)).await?;
     Ok(prepared.start(input, Some(thread)).await?)
 }
 
@@ -130,12 +131,12 @@ fn prepared(server: &Inner, request: StartRequest) -> Result<(Prepared, Value), 
     let StartRequest { workflow: name, input, offline, label, tags, limits, models } = request;
     let loaded = load(server, &name)?;
     let input = types::check_input(&loaded.checked.workflow, input).map_err(|faults| Failure::of_inputs(&faults))?;
-    let chosen = Chosen {
+    let chosen = RunChoices {
         models: models.iter().map(|(role, model)| format!("{role}={model}")).collect(),
         limits: limit_words(&limits).map(|(key, value)| format!("{key}={value}")).collect(),
         answers: if offline { AnswersFrom::ScriptBeside } else { AnswersFrom::Unchosen },
         labels: Labels { label, tags },
-        ..Chosen::default()
+        ..RunChoices::default()
     };
     Ok((server.rondo.run_of(name, loaded).choose(chosen).prepare()?, input))
 }

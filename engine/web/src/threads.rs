@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::Json;
-use super::params::{Path, Query, invalid};
+use super::params::{Path, Query, invalid, limit};
 use super::problem::Problem;
 use super::{Inner, Server};
 
@@ -199,10 +199,7 @@ impl Filter {
             let known = Status::ALL.map(|status| word(&status)).join(", ");
             return Err(of_key("status", &format!("one of {known}")));
         }
-        let limit = query.limit.unwrap_or(PAGE);
-        if !(1..=MAX_PAGE).contains(&limit) {
-            return Err(of_key("limit", &format!("a number from 1 to {MAX_PAGE}")));
-        }
+        let limit = limit(query.limit, PAGE, MAX_PAGE)?;
         let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
         let before = before.map_err(|what| of_key("cursor", &what.to_string()))?;
         Ok(Self { query: ListQuery { q: query.q.map(|text| text.to_lowercase()), ..query }, from_ms, limit, before })

@@ -61,7 +61,7 @@ pub enum Error {
     ValueTooDeep,
     #[error("an object key is not a text")]
     KeyNotText,
-    #[error("the key {0:?} stands twice in one object")]
+    #[error("duplicate key {0:?} in an object")]
     DuplicateKey(String),
     #[error("not JSON at byte {at}: {what}")]
     Syntax { at: usize, what: &'static str },

@@ -36,11 +36,11 @@ fn what_has_no_canonical_form_is_refused() {
         ("100000000000000000000", Error::IntegerRange),
         ("1e400", Error::NotFinite),
         (r#"{"a":1,"a":2}"#, Error::DuplicateKey("a".to_owned())),
-        (r#""\ud800""#, Error::Syntax { at: 7, what: "a surrogate stands alone" }),
+        (r#""\ud800""#, Error::Syntax { at: 7, what: "a lone surrogate" }),
         ("[1,]", Error::Syntax { at: 3, what: "expected a value" }),
         ("01", Error::Syntax { at: 1, what: "a number does not start with 0" }),
         ("1 2", Error::Syntax { at: 2, what: "something follows the value" }),
-        ("\"a\nb\"", Error::Syntax { at: 2, what: "a control character stands unescaped in a text" }),
+        ("\"a\nb\"", Error::Syntax { at: 2, what: "an unescaped control character in a text" }),
     ] {
         assert_eq!(parse(text.as_bytes()), Err(wanted), "{text}");
     }

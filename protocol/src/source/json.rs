@@ -93,7 +93,7 @@ impl Reader<'_> {
             Some(b'n') => self.word("null", Kind::Null)?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
             Some(b'\'') => return Err(self.fault("JSON writes texts in double quotes")),
-            None => return Err(self.fault("the file ends where a value should stand")),
+            None => return Err(self.fault("the file ends where a value is expected")),
             _ => return Err(self.fault("expected a value")),
         };
         Ok(Node { span: self.span_from(start), kind })
@@ -126,7 +126,7 @@ impl Reader<'_> {
         loop {
             self.scan.blanks();
             if self.scan.peek() == Some(b']') {
-                return Err(self.fault("a comma stands before ]"));
+                return Err(self.fault("a trailing comma before ]"));
             }
             items.push(self.value()?);
             if !self.another(b']', "expected , or ]")? {
@@ -145,7 +145,7 @@ impl Reader<'_> {
             self.scan.blanks();
             match self.scan.peek() {
                 Some(b'"') => {}
-                Some(b'}') => return Err(self.fault("a comma stands before }")),
+                Some(b'}') => return Err(self.fault("a trailing comma before }")),
                 _ => return Err(self.fault("expected a key in double quotes")),
             }
             let start = self.scan.at;

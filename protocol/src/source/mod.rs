@@ -254,7 +254,7 @@ fn key_too_long(span: Span) -> SourceError {
 }
 
 fn duplicate(name: &str, span: Span) -> SourceError {
-    SourceError::new(Code::DuplicateKey, span, format!("the key `{}` stands twice in one map", excerpt(name)))
+    SourceError::new(Code::DuplicateKey, span, format!("duplicate key `{}` in a map", excerpt(name)))
         .with_hint("merge the two entries or rename one")
 }
 

@@ -66,7 +66,7 @@ impl<'a> Line<'a> {
             return None;
         }
         let colon = at + name.len();
-        let message = format!("no blank stands behind the colon of `{}`", excerpt(name));
+        let message = format!("a space is missing after the colon of `{}`", excerpt(name));
         Some(fault(colon..colon + 1, message, format!("write `{}: {}`", excerpt(name), excerpt(behind))))
     }
 
@@ -79,10 +79,10 @@ impl<'a> Line<'a> {
         let end = self.end();
         if is_word(entry) {
             let hint = format!("write `{entry}:`");
-            return Some(fault(end..end, format!("`{}` has no colon behind it", excerpt(entry)), hint));
+            return Some(fault(end..end, format!("`{}` has no colon after it", excerpt(entry)), hint));
         }
-        let message = format!("`{}` stands where a key with a colon should", excerpt(entry));
-        Some(fault(at..end, message, "a text of several lines begins with `|` behind its key, and is indented below"))
+        let message = format!("expected a key with a colon, found `{}`", excerpt(entry));
+        Some(fault(at..end, message, "a text of several lines begins with `|` after its key, and is indented below"))
     }
 
     /// An unquoted text that begins with a list or a map in brackets.
@@ -93,7 +93,7 @@ impl<'a> Line<'a> {
         let value = at + value + rest.len() - rest.trim_start().len();
         let first = rest.trim_start().chars().next().filter(|c| matches!(c, '[' | '{' | '"' | '\''))?;
         let message = if matches!(first, '"' | '\'') {
-            "more stands behind the closing quote of a text".to_owned()
+            "unexpected text after the closing quote".to_owned()
         } else {
             let read_as = if first == '[' { "list" } else { "map" };
             format!("an unquoted text begins with `{first}`, which YAML reads as a {read_as}")
@@ -107,7 +107,7 @@ fn fault(span: impl Into<Span>, message: impl Into<String>, hint: impl Into<Stri
 }
 
 fn colon_in_text(text: &str, span: Range<usize>) -> SourceError {
-    let message = "an unquoted text holds a colon and a blank, which YAML reads as a key";
+    let message = "an unquoted text contains a colon and a space, which YAML reads as a key";
     let hint = if text.get(span.clone()).is_some_and(begins_typographic) {
         "put the whole text in straight quotes, `\"`"
     } else {
@@ -148,7 +148,7 @@ impl<'a> Stop<'a> {
             Kind::MisplacedFlowCollectionEnd => Some(self.bracket_too_many()),
             Kind::MismatchedFlowCollectionEnd { open, close } => {
                 let wanted = if *open == '[' { ']' } else { '}' };
-                let message = format!("a `{close}` stands where a `{wanted}` should close the `{open}`");
+                let message = format!("expected `{wanted}` to close the `{open}`, found `{close}`");
                 Some(fault(self.offset..self.offset + 1, message, format!("write `{wanted}`")))
             }
             Kind::UnexpectedEofFlowSequence
@@ -188,7 +188,7 @@ impl<'a> Stop<'a> {
         let indented = |line: &Line<'_>| line.text.get(..line.indent()).is_some_and(|indent| indent.contains('\t'));
         let line = [Some(line), reads_on.then_some(next)].into_iter().flatten().find(indented)?;
         let at = line.start + line.text.find('\t')?;
-        Some(fault(at..at + 1, "a tab stands in the indentation", "indent with blanks; YAML allows no tab there"))
+        Some(fault(at..at + 1, "a tab in the indentation", "indent with spaces; YAML allows no tabs there"))
     }
 
     /// A line of a block of text that is not indented as far as the block needs.
@@ -202,7 +202,7 @@ impl<'a> Stop<'a> {
         let (entry, _) = header.entry();
         let mark = entry.rsplit(' ').next().filter(|mark| is_block_mark(mark))?;
         let name = key_of(entry).map_or_else(|| format!("`{mark}`"), |name| format!("`{name}: {mark}`"));
-        let message = format!("this line stands under {name} and is not indented like a line of its text");
+        let message = format!("this line follows {name} but is not indented as part of its text");
         let hint = "indent all lines of the text alike, further than the line with the `|` or `>`";
         Some(fault(line.first()..line.end(), message, hint))
     }
@@ -266,7 +266,7 @@ impl<'a> Stop<'a> {
         let closing = self.text.get(..self.offset)?.rfind(quote)?;
         let behind = self.text.get(closing + 1..)?.trim_start();
         if self.bracket.is_some() && behind.starts_with(['"', '\'']) {
-            let message = "a comma is missing behind this quote";
+            let message = "a comma is missing after this quote";
             return Some(fault(closing..closing + 1, message, "entries in brackets have a comma between them"));
         }
         let hint = if quote == '"' {
@@ -274,7 +274,7 @@ impl<'a> Stop<'a> {
         } else {
             "put the whole text in double quotes, or write a single quote within it twice: ''"
         };
-        Some(fault(closing..closing + 1, "the quoted text ends at this quote, and more stands behind it", hint))
+        Some(fault(closing..closing + 1, "the quoted text ends at this quote, but more text follows it", hint))
     }
 
     fn escape(&self) -> SourceError {
@@ -325,7 +325,7 @@ impl<'a> Stop<'a> {
         let line = self.line();
         let (entry, at) = line.entry();
         if let Some(behind) = entry.strip_prefix('-').filter(|behind| !behind.is_empty() && !behind.starts_with('-')) {
-            let message = "no blank stands behind the dash of a list entry";
+            let message = "a space is missing after the dash of a list entry";
             return Some(fault(at..at + 1, message, format!("write `- {}`", excerpt(behind))));
         }
         line.blank_behind_colon()
@@ -343,7 +343,7 @@ impl<'a> Stop<'a> {
         }
         if line.text.trim_start().starts_with("- ") {
             let hint = "indent it below the key whose list it belongs to";
-            return Some(fault(line.first()..line.end(), "an entry of a list stands among the keys of a map", hint));
+            return Some(fault(line.first()..line.end(), "a list entry among the keys of a map", hint));
         }
         if let Some(fault) = line.keyless() {
             return Some(fault);
@@ -362,7 +362,7 @@ impl<'a> Stop<'a> {
 
     fn line_in_list(&self) -> SourceError {
         let line = self.line();
-        let message = "this line stands at the place of a list entry and does not begin with a dash";
+        let message = "expected a list entry, but this line does not begin with a dash";
         let hint = "begin it with `- `, or indent it like the lines that it belongs to";
         fault(line.first()..line.end(), message, hint)
     }
@@ -432,5 +432,5 @@ fn is_block_mark(text: &str) -> bool {
 }
 
 fn blanks(count: usize) -> String {
-    if count == 1 { "1 blank".to_owned() } else { format!("{count} blanks") }
+    if count == 1 { "1 space".to_owned() } else { format!("{count} spaces") }
 }

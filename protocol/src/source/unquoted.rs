@@ -37,7 +37,7 @@ pub fn comment_behind(text: &str, node: &Node) -> Option<SourceError> {
     if said.starts_with(|c: char| !c.is_whitespace()) {
         return Some(cut_by_comment(span));
     }
-    let fault = SourceError::new(Code::CommentBehindText, span, "a comment stands behind an unquoted text");
+    let fault = SourceError::new(Code::CommentBehindText, span, "a comment follows an unquoted text");
     Some(fault.with_hint(APART))
 }
 

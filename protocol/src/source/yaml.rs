@@ -186,7 +186,7 @@ impl Builder<'_> {
         let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));
         match refused {
             Some((at, c)) => {
-                let message = format!("the control character U+{:04X} stands in the file", u32::from(c));
+                let message = format!("the file contains the control character U+{:04X}", u32::from(c));
                 let span = Span::new(offset + at, c.len_utf8());
                 SourceError::new(Code::YamlSyntax, span, message)
                     .with_hint("in double quotes it can be written as an escape")
@@ -369,7 +369,7 @@ impl Builder<'_> {
         // `{{ x }}` is a map whose key is a map; the fault is reported when the outer one is closed.
         let outer = self.stack.last().map_or(0, |outer| outer.span.offset);
         if !self.text.get(outer..).is_some_and(|rest| rest.starts_with("{{")) {
-            let fault = SourceError::new(Code::KeyNotText, frame.span, "a list or a map stands where a key should")
+            let fault = SourceError::new(Code::KeyNotText, frame.span, "expected a key, found a list or a map")
                 .with_hint("quote a text that begins with `[` or `{`");
             self.note(fault);
         }
@@ -384,7 +384,7 @@ impl Builder<'_> {
             return Err(SourceError::new(Code::TooLarge, span, format!("there are more than {MAX_ALIASES} aliases")));
         }
         let Some(Some(node)) = self.anchors.get(&id) else {
-            return Err(SourceError::new(Code::YamlSyntax, span, "an alias stands within what it names"));
+            return Err(SourceError::new(Code::YamlSyntax, span, "an alias refers to a value that contains it"));
         };
         if self.wants_key() {
             let Kind::Str(name) = &node.kind else {

@@ -182,7 +182,7 @@ fn missing_messages_are_no_change_of_the_others() {
         "message 2: history shortened: 3 messages from message 2 on are missing"
     );
     let reordered = [&talk[4..], &talk[..4]].concat();
-    assert_eq!(of_messages(&talk, &reordered), "message 1: prompt changed: messages stand in another order");
+    assert_eq!(of_messages(&talk, &reordered), "message 1: prompt changed: the messages are in another order");
     let told_first = [&[Message::user("It is 2026-11-22.")], talk.as_slice()].concat();
     assert_eq!(of_messages(&talk, &told_first), "message 1: clock in the prompt: added \"It is 2026-11-22.\"");
 }

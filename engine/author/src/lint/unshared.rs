@@ -101,9 +101,9 @@ impl<'p> Lost<'p> {
                  format stands before them, and theirs differ"
             ))
             .with_hint(match later.role.format {
-                AnswerFormat::Json => "with `format: frontmatter` what a role may answer stands behind its text",
+                AnswerFormat::Json => "with `format: frontmatter` the contract of the answer follows the text",
                 AnswerFormat::Frontmatter => {
-                    "with `format: frontmatter` in both, what a role may answer stands behind its text"
+                    "with `format: frontmatter` in both, the contract of the answer follows the text"
                 }
             }),
         }

@@ -113,7 +113,7 @@ fn printed(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnos
     for used in template.uses().into_iter().take(MAX_OF_A_TEXT) {
         let (root, Some(Segment::Name(name))) = (used.path.root(), used.path.segments().first()) else { continue };
         if root == "input" && is_volatile(name) && has_words(text.get(used.range.end..)) {
-            let message = format!("`input.{name}` stands in front of text in the prompt that opens a thread");
+            let message = format!("`input.{name}` precedes text in the prompt that opens a thread");
             let hint = "threads with another value share nothing of what follows it: put it at the prompt's end, or \
                         into a later prompt";
             found.push(places.fault(Code::VolatileInput, path, Some(used.range), message).with_hint(hint));

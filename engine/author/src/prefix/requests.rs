@@ -225,7 +225,7 @@ impl RoleRequests {
 /// A break, with the reasoning that can no longer go back because of it. Where nothing broke, all of it still holds.
 fn with_reasoning(at: Break, sent: &Sent<'_>) -> Break {
     let Some(number) = misplaced_reasoning(sent.head, sent.messages()) else { return at };
-    let lost = format!("reasoning does not go back, because that of message {number} was given behind something else");
+    let lost = format!("reasoning is not returned, because that of message {number} was given after other messages");
     let detail = if at.detail.is_empty() { lost } else { format!("{}; {lost}", at.detail) };
     Break { detail, ..at }
 }

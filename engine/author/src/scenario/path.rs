@@ -113,7 +113,7 @@ impl<'t> Parser<'t> {
 
     fn step(&mut self) -> Result<Step, Error> {
         if self.rest().starts_with("..") {
-            return Err(self.fault(2, "`..` means many values; name the one that is meant"));
+            return Err(self.fault(2, "`..` selects several values; name one of them"));
         }
         if self.take(".") {
             return self.name();
@@ -135,7 +135,7 @@ impl<'t> Parser<'t> {
                 self.at += name.len();
                 Ok(Step::Name(name.to_owned()))
             }
-            _ if rest.starts_with('*') => Err(self.fault(1, "`*` means many values; name the one that is meant")),
+            _ if rest.starts_with('*') => Err(self.fault(1, "`*` selects several values; name one of them")),
             _ => Err(self.fault(1, "expected a name; one with other characters is written `['name']`")),
         }
     }
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
                 '\\' => {
                     let Some((_, c @ ('\\' | '\'' | '"'))) = characters.next() else {
                         self.at = opened + at;
-                        return Err(self.fault(2, "in a quoted name `\\` stands before a quote or another `\\`"));
+                        return Err(self.fault(2, "in a quoted name `\\` may only precede a quote or another `\\`"));
                     };
                     name.push(c);
                 }

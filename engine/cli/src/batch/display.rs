@@ -47,7 +47,7 @@ pub(super) struct Display<'a> {
     file: Option<Output>,
     is_quiet: bool,
     /// Whether a script or a recording answers, which costs nothing.
-    is_played: bool,
+    is_replay: bool,
     bar: Option<ProgressBar>,
     since: Instant,
     /// The lines whose results are still to be written, in order.
@@ -78,7 +78,7 @@ impl<'a> Display<'a> {
     pub(super) fn new(
         id: &BatchId,
         batch: &Batch,
-        (store, is_played): (Arc<dyn StepStore>, bool),
+        (store, is_replay): (Arc<dyn StepStore>, bool),
         (view, output): (&View, &'a mut Output),
     ) -> Result<Self, Failure> {
         let is_quiet = view.quiet;
@@ -101,7 +101,7 @@ impl<'a> Display<'a> {
             output,
             file: file.transpose()?,
             is_quiet,
-            is_played,
+            is_replay,
             bar,
             since: Instant::now(),
             ends: BTreeMap::new(),
@@ -235,7 +235,7 @@ impl<'a> Display<'a> {
         let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
         words.extend(self.tally.others());
         words.push(format!("{} running", self.running.len()));
-        words.extend(spent_words(self.spent, self.is_played));
+        words.extend(spent_words(self.spent, self.is_replay));
         words.extend(self.left().map(|left| format!("{} left", words_of(left))));
         bar.set_message(words.join(", "));
         bar.tick();
@@ -261,7 +261,7 @@ impl<'a> Display<'a> {
         let mut words = vec![format!("{} done", self.tally.done)];
         words.extend(self.tally.others());
         words.extend((unbegun > 0).then(|| format!("{unbegun} not begun")));
-        words.extend(spent_words(self.spent, self.is_played));
+        words.extend(spent_words(self.spent, self.is_replay));
         let total = plural(self.lines.into(), "line");
         tell(&format!("{total} in {}: {}\n{}", words_of(self.since.elapsed()), words.join(", "), self.tally.table()));
         if unbegun > 0 || self.tally.stopped > 0 {

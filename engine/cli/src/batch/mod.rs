@@ -233,8 +233,8 @@ async fn go(
     let Options { concurrency, fails_fast, .. } = batch.options;
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop: CancellationToken = signals.stop.child_token();
-    let is_played = run_spec.played.is_any();
-    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (view, output))?;
+    let is_replay = run_spec.replay.is_any();
+    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_replay), (view, output))?;
     display.started()?;
     let common = Arc::new(Common { id, batch, run_spec });
     let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());

@@ -40,27 +40,27 @@ pub struct ProgressState {
     threads: BTreeMap<ThreadId, RunState>,
 }
 
-/// A role that is answering. The speakers of a thread are in the declared order of their lanes.
+/// A lane with a role that is answering. The lanes of a thread are in their declared order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Speaker {
+pub struct ActiveLane {
     thread: ThreadId,
     place: Vec<u32>,
-    /// Its lane; one role at a time answers in a lane.
+    /// One role at a time answers in a lane.
     pub lane: LanePath,
 }
 
 #[derive(Debug, Default)]
 struct RunState {
-    /// Who was last shown to write.
-    voice: Option<Visit>,
+    /// The visit whose text was last shown.
+    last_shown: Option<Visit>,
     begun_ms: u64,
-    speaking: BTreeMap<LanePath, ActiveVisit>,
+    visits: BTreeMap<LanePath, ActiveVisit>,
     spent: Spending,
     /// By node: calls it answered, and what they had cost in US dollars.
     hooks: BTreeMap<String, (u64, f64)>,
 }
 
-/// A live line: who speaks, and what; the time stands between them.
+/// A line that changes while a role answers: the role, then the time, then its latest words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveLine {
     pub who: String,
@@ -75,7 +75,7 @@ struct ActiveVisit {
     /// The end of the words written so far.
     tail: String,
     /// Of an answer shown in full: whether it has begun, and the line that has no end yet.
-    has_spoken: bool,
+    is_begun: bool,
     unfinished: String,
     /// By id: tool calls under way, each with a preview of its arguments.
     calls: BTreeMap<String, String>,
@@ -94,9 +94,9 @@ impl ProgressState {
 
     /// Applies an event; returns the lines to print for it.
     pub fn event(&mut self, event: &Event) -> Vec<Line> {
-        let going = self.threads.entry(event.thread.clone()).or_default();
-        let mut lines = going.spoken(event, self.is_verbose);
-        lines.extend(going.event(event));
+        let run = self.threads.entry(event.thread.clone()).or_default();
+        let mut lines = run.answer_lines(event, self.is_verbose);
+        lines.extend(run.event(event));
         if matches!(event.what, What::ThreadFinished { .. } | What::Error { .. }) {
             self.threads.remove(&event.thread);
         }
@@ -105,25 +105,25 @@ impl ProgressState {
         lines.into_iter().map(|line| line.after(indent).and(Tone::Plain, "\n")).collect()
     }
 
-    /// What each speaker is saying, one line of `width` columns each: at most `most`, first those for which `has_line`
+    /// What each lane writes, one line of `width` columns each: at most `most`, first those for which `has_line`
     /// returns true. Then the number of others, and their lanes.
     pub fn live(
         &self,
         width: usize,
         most: usize,
-        has_line: impl Fn(&Speaker) -> bool,
-    ) -> (BTreeMap<Speaker, LiveLine>, Option<String>) {
-        let all = self.threads.iter().flat_map(|(thread, going)| {
-            going.speaking.iter().map(|(lane, speaking)| {
+        has_line: impl Fn(&ActiveLane) -> bool,
+    ) -> (BTreeMap<ActiveLane, LiveLine>, Option<String>) {
+        let all = self.threads.iter().flat_map(|(thread, run)| {
+            run.visits.iter().map(|(lane, active)| {
                 let place = lane.parts().map(|(_, index)| index).collect();
-                (Speaker { thread: thread.clone(), place, lane: lane.clone() }, speaking)
+                (ActiveLane { thread: thread.clone(), place, lane: lane.clone() }, active)
             })
         });
-        let mut all: Vec<(Speaker, &ActiveVisit)> = all.collect();
+        let mut all: Vec<(ActiveLane, &ActiveVisit)> = all.collect();
         all.sort_by(|(a, _), (b, _)| (!has_line(a), a).cmp(&(!has_line(b), b)));
         let (shown, more) = all.split_at_checked(most).unwrap_or((&all, &[]));
-        let line = |(speaker, speaking): &(Speaker, &ActiveVisit)| (speaker.clone(), speaking.line(width));
-        let names: Vec<String> = more.iter().map(|(_, speaking)| who(&speaking.visit)).collect();
+        let line = |(lane, active): &(ActiveLane, &ActiveVisit)| (lane.clone(), active.line(width));
+        let names: Vec<String> = more.iter().map(|(_, active)| who(&active.visit)).collect();
         let more = beginning(&format!("and {} more: {}", names.len(), names.join(", ")), width);
         (shown.iter().map(line).collect(), (!names.is_empty()).then_some(more))
     }
@@ -170,7 +170,7 @@ impl ActiveVisit {
             begun_ms,
             answer: StreamedAnswer::default(),
             tail: String::new(),
-            has_spoken: false,
+            is_begun: false,
             unfinished: String::new(),
             calls: BTreeMap::new(),
             refused: 0,
@@ -180,7 +180,7 @@ impl ActiveVisit {
     }
 
     /// Takes in a part of an answer.
-    fn hears(&mut self, part: &str) {
+    fn push(&mut self, part: &str) {
         let words = self.answer.push(part);
         self.tail.push_str(&words);
         let excess = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
@@ -189,12 +189,12 @@ impl ActiveVisit {
     }
 
     /// Forgets an answer, which is complete or was lost.
-    fn is_silent(&mut self) {
+    fn clear_answer(&mut self) {
         self.answer = StreamedAnswer::default();
         self.tail.clear();
     }
 
-    /// Who speaks, and the figures so far with the tool calls under way or the end of the words in progress.
+    /// The role and its visit, and the figures so far with the tool calls under way or the end of the words in progress.
     fn line(&self, width: usize) -> LiveLine {
         // A name leaves room for what is said.
         let who = beginning(&format!("{}, visit {}", who(&self.visit), self.visit.visit), width / 2);
@@ -221,41 +221,41 @@ impl ActiveVisit {
 }
 
 impl RunState {
-    /// Takes in the part of an answer that an event has. Returns the complete lines, if answers are shown in full, each
-    /// speaker's under its name.
-    fn spoken(&mut self, event: &Event, is_verbose: bool) -> Vec<Line> {
+    /// Takes in the part of an answer that an event has. Returns the complete lines, if answers are shown in full,
+    /// those of each lane under its name.
+    fn answer_lines(&mut self, event: &Event, is_verbose: bool) -> Vec<Line> {
         let (visit, is_end) = match &event.what {
             What::ModelDelta { visit, .. } => (visit, false),
             What::CallSettled { visit, .. } | What::CallRetried { visit, .. } => (visit, true),
             _ => return Vec::new(),
         };
-        let is_other = self.voice.as_ref() != Some(visit);
-        let Some(speaking) = self.speaking.get_mut(&visit.lane) else { return Vec::new() };
+        let is_other = self.last_shown.as_ref() != Some(visit);
+        let Some(active) = self.visits.get_mut(&visit.lane) else { return Vec::new() };
         // The part itself is taken in here, so that its lines stand before what follows.
         if let What::ModelDelta { text, .. } = &event.what {
-            speaking.hears(text);
+            active.push(text);
         }
         if !is_verbose {
-            speaking.unfinished.clear();
+            active.unfinished.clear();
             return Vec::new();
         }
-        let length = speaking.unfinished.len();
-        let until = match speaking.unfinished.rfind('\n') {
+        let length = active.unfinished.len();
+        let until = match active.unfinished.rfind('\n') {
             _ if is_end => length,
             Some(at) => at + 1,
             None if length > MAX_HELD_BYTES => length,
             None => 0,
         };
-        let text: String = speaking.unfinished.drain(..until).collect();
+        let text: String = active.unfinished.drain(..until).collect();
         if text.trim().is_empty() {
             return Vec::new();
         }
-        let head = (is_other || !speaking.has_spoken).then(|| {
+        let head = (is_other || !active.is_begun).then(|| {
             let said = format!(", visit {}, writes", visit.visit);
             of_visit(visit, Tone::Faint, said)
         });
-        speaking.has_spoken = !is_end;
-        self.voice = Some(visit.clone());
+        active.is_begun = !is_end;
+        self.last_shown = Some(visit.clone());
         let lines = text.trim_end_matches('\n').split('\n').map(|line| Line::of(format!("       {line}")));
         head.into_iter().chain(lines).collect()
     }
@@ -270,23 +270,23 @@ impl RunState {
                 Some(Line::of(format!("thread {} continues after step {seq}", event.thread)))
             }
             What::StepStarted { visit } => {
-                self.speaking.insert(visit.lane.clone(), ActiveVisit::new(visit, event.at_ms));
+                self.visits.insert(visit.lane.clone(), ActiveVisit::new(visit, event.at_ms));
                 None
             }
             What::ModelDelta { .. } => None,
             What::CallRetried { visit, model, message, wait_ms, .. } => {
-                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    speaking.is_silent();
+                if let Some(active) = self.visits.get_mut(&visit.lane) {
+                    active.clear_answer();
                 }
                 let when = if *wait_ms == 0 { "now".to_owned() } else { format!("in {}", seconds(*wait_ms)) };
                 let told = format!(": {model}: {}; again {when}", reason(message));
                 Some(of_visit(visit, Tone::Warning, told))
             }
             What::ToolStarted { visit, tool, call, argument_preview, .. } => {
-                let speaking = self.speaking.get_mut(&visit.lane)?;
-                speaking.is_silent();
+                let active = self.visits.get_mut(&visit.lane)?;
+                active.clear_answer();
                 let blank = if argument_preview.is_empty() { "" } else { " " };
-                speaking.calls.insert(call.clone(), format!("{tool}{blank}{argument_preview}"));
+                active.calls.insert(call.clone(), format!("{tool}{blank}{argument_preview}"));
                 None
             }
             What::ToolFinished { .. } => self.tool_finished(&event.what),
@@ -326,8 +326,8 @@ impl RunState {
                 let of_node = self.hooks.entry(node.clone()).or_default();
                 of_node.0 += 1;
                 of_node.1 += saved_usd.unwrap_or_default();
-                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    speaking.hook = Some(node.clone());
+                if let Some(active) = self.visits.get_mut(&visit.lane) {
+                    active.hook = Some(node.clone());
                 }
                 None
             }
@@ -340,7 +340,7 @@ impl RunState {
 
     /// Says what was committed in a lane, and what its visit used.
     fn committed(&mut self, at_ms: u64, seq: u64, lane: &LanePath, who: String, what: String) -> Line {
-        let ended = self.speaking.remove(lane);
+        let ended = self.visits.remove(lane);
         let spent = ended.as_ref().map_or_else(Spending::default, |ended| ended.spent);
         let took = seconds(ended.as_ref().map_or(0, |ended| at_ms.saturating_sub(ended.begun_ms)));
         let by = ended.and_then(|ended| ended.hook).map_or_else(String::new, |node| format!("  by {node}"));
@@ -352,10 +352,10 @@ impl RunState {
     fn tool_finished(&mut self, what: &What) -> Option<Line> {
         let What::ToolFinished { visit, tool, call, duration_ms, failed, answered_by, .. } = what else { return None };
         let mut told = None;
-        if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+        if let Some(active) = self.visits.get_mut(&visit.lane) {
             // The hook answered this call, which is reported here.
-            speaking.hook = None;
-            told = speaking.calls.remove(call);
+            active.hook = None;
+            told = active.calls.remove(call);
         }
         let told = told.unwrap_or_else(|| tool.clone());
         let line = of_visit(visit, Tone::Plain, format!(": {told}"));
@@ -368,23 +368,23 @@ impl RunState {
         let What::CallSettled { visit, usage, cost_usd, answered_by, refused, .. } = what else { return None };
         let spent = Spending::of_call(*usage, *cost_usd);
         self.spent += spent;
-        let speaking = self.speaking.get_mut(&visit.lane)?;
+        let active = self.visits.get_mut(&visit.lane)?;
         if *answered_by == AnsweredBy::Port {
-            speaking.hook = None;
+            active.hook = None;
         }
-        speaking.is_silent();
-        speaking.spent += spent;
+        active.clear_answer();
+        active.spent += spent;
         let refused = refused.as_ref()?;
-        speaking.refused = speaking.refused.saturating_add(1);
+        active.refused = active.refused.saturating_add(1);
         let told = format!(": answer refused: {}", reason(refused));
         let told = of_visit(visit, Tone::Warning, told);
         Some(told.and(Tone::Faint, spending_text(&spent)))
     }
 
-    /// A lane has ended: removes its speakers and those of lanes within it.
+    /// Removes a lane that has ended, and the lanes within it.
     fn lane_ended(&mut self, lane: &LanePath, how: LaneEnd) -> String {
         let within = format!("{lane}/");
-        self.speaking.retain(|other, _| other != lane && !other.as_str().starts_with(&within));
+        self.visits.retain(|other, _| other != lane && !other.as_str().starts_with(&within));
         format!("     lane {lane} {}", word(&how))
     }
 

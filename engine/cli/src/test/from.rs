@@ -15,7 +15,7 @@ use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
 use rondo::settings::folder_of;
 use rondo::tell::tell;
-use rondo::views::scenario::{Told, yaml};
+use rondo::views::scenario::{ScenarioRecorder, yaml};
 
 use super::super::find_thread::find_thread_in;
 use super::super::init::write_new;
@@ -47,24 +47,24 @@ pub fn make(
         let failure = Failure::new(Code::ScenarioName, format!("{name:?} is not a name for a scenario"));
         return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
     }
-    let mut told = Told::read(store, &thread, &row)?;
-    let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin)?;
+    let mut recorder = ScenarioRecorder::read(store, &thread, &row)?;
+    let whole = recorder.scenario(thread.as_str(), &beginning.start.input, &origin)?;
     let file = write(folder_of(&workflow), &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
     output.show(&json_line!("scenario_written", file: &shown), || format!("{shown}\n"))?;
-    for note in &told.notes {
+    for note in &recorder.notes {
         tell(&format!("note: {note}\n"));
     }
     let run = super::run(&Target { file: workflow, only: Some(name) }, None, output)?;
     let is_unmet = |tested: &&ScenarioResult| matches!(tested.verdict, Verdict::Failed | Verdict::Invalid);
     if let Some(tested) = run.report.scenarios.iter().find(is_unmet) {
         tell(&format!(
-            "\nIt does not pass; mend it by hand, or record the run with `rondo record`:\n{}",
+            "\nIt does not pass; edit it by hand, or record the run with `rondo record`:\n{}",
             faults(tested)
         ));
     } else {
         let shown = shell_argument(&shown);
-        tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
+        tell(&format!("\nReview it, then accept its snapshots: rondo test {shown} --accept\n"));
     }
     Ok(Exit::Done)
 }
@@ -86,7 +86,7 @@ fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result
     if file.is_file() {
         return Ok(file);
     }
-    Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow is not there any more", file.display()))
+    Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow no longer exists", file.display()))
         .with_hint("name the workflow: `rondo test WORKFLOW --from THREAD`"))
 }
 
@@ -99,13 +99,13 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
     if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
-        return Err(output_file::refused(format!("{} is there already; nothing was written", taken.display()))
+        return Err(output_file::refused(format!("{} already exists; nothing was written", taken.display()))
             .with_hint("give another name with --name"));
     }
     let text = yaml(whole);
     let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
     if !source::yaml(&text).is_ok_and(|read| read.to_value() == wanted) {
-        let message = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+        let message = format!("the answers of the thread take {} bytes, more than a scenario can hold", text.len());
         return Err(output_file::refused(message).with_hint(
             "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
         ));

@@ -110,7 +110,7 @@ pub trait SubcommandContext: Send + Sync {
     /// Time.
     fn env(&self) -> &dyn Env;
 
-    /// The thread that a word means: an id, the beginning of one, or `last`.
+    /// The thread that a word means: an id, a prefix of one, or `last`.
     ///
     /// # Errors
     /// That there is none, or more than one.

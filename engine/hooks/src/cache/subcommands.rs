@@ -39,7 +39,7 @@ fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action
         Argument::flag(OLDER, "AGE", "Only what was kept longer ago than this, such as 2h"),
     ];
     const LEARN_FROM: &[Argument] =
-        &[Argument::positional(THREAD, "THREAD", "A thread's id, the beginning of one, or `last`")];
+        &[Argument::positional(THREAD, "THREAD", "A thread's id, a prefix of one, or `last`")];
     let kind = A::KIND;
     let (clearing, warming) = (Arc::clone(caches), Arc::clone(caches));
     vec![
@@ -58,7 +58,7 @@ fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action
         }),
         Action::writing(
             "warm",
-            "Learn the answers of a thread anew from its committed steps",
+            "Rebuild the cached answers of a thread from its committed steps",
             LEARN_FROM,
             move |asked, context| {
                 let caches = Arc::clone(&warming);

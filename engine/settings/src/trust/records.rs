@@ -67,7 +67,7 @@ pub enum Consent<'a> {
 pub enum Error {
     #[error("the trust records {}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    #[error("the trust records {} cannot be read: {what}; move the file away and agree anew", path.display())]
+    #[error("the trust records {} cannot be read: {what}; move the file away and agree again", path.display())]
     Damaged { path: PathBuf, what: String },
     #[error(
         "the trust records {} would be larger than {} MiB; revoke what is not used any more",

@@ -188,7 +188,7 @@ impl Reader {
 
     fn line(&mut self, line: &[u8], whole: &[u8]) -> Result<(), Failure> {
         if self.end.is_some() {
-            return self.fault("something stands behind the last line");
+            return self.fault("unexpected content after the last line");
         }
         let before = self.hash.clone();
         self.hash.update(whole);

@@ -212,7 +212,7 @@ impl Reply {
                     (vec![reply.delta(Delta { content: Some(&text), ..Delta::default() })], false)
                 }
                 RunUpdate::Settled(Ok(settled)) => {
-                    told += &settled.untold;
+                    told += &settled.unsent;
                     // What cannot be remembered is only asked anew.
                     let _ = reply.remember(&told, &settled).await;
                     (reply.last(&settled), true)
@@ -233,8 +233,8 @@ impl Reply {
     /// The chunks after the run.
     fn last(&self, settled: &Settled) -> Vec<String> {
         let mut chunks = Vec::new();
-        if !settled.untold.is_empty() {
-            chunks.push(self.delta(Delta { content: Some(&settled.untold), ..Delta::default() }));
+        if !settled.unsent.is_empty() {
+            chunks.push(self.delta(Delta { content: Some(&settled.unsent), ..Delta::default() }));
         }
         chunks.push(self.chunk(Some((Delta::default(), Some("stop"))), None));
         if self.request.stream_options.include_usage {

@@ -26,13 +26,13 @@ pub struct Message {
 #[schemars(rename = "AskedContent")]
 enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 /// A part of a message; only texts are read.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AskedPart")]
-struct Part {
+struct ContentPart {
     #[serde(default)]
     text: String,
 }

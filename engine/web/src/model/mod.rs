@@ -5,7 +5,7 @@
 
 pub mod chat;
 mod message;
-mod speech;
+mod streamed_text;
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use super::body::{Json, typed};
 use super::problem::Problem;
 use super::workflows::has_script;
 use super::{Inner, Server};
-use speech::{Speakers, Speech};
+use streamed_text::{AnsweringRoles, StreamedText};
 
 /// A model of this name is answered by the script beside the workflow; no model is asked.
 const OFFLINE: &str = ":offline";
@@ -70,19 +70,19 @@ pub async fn errors(request: Request, next: Next) -> Response {
     let is_of_model = request.uri().path().starts_with("/v1/");
     let mut response = next.run(request).await;
     let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| is_of_model) else { return response };
-    let mut told = typed(error_text(&problem), "application/json");
+    let mut answer = typed(error_text(&problem), "application/json");
     // Clients repeat a request after 409 and 5xx, which would start a thread again.
-    *told.status_mut() = match problem.status() {
+    *answer.status_mut() = match problem.status() {
         StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => StatusCode::UNPROCESSABLE_ENTITY,
         other => other,
     };
     // Such as how to get in, and what else could be asked.
     for (name, value) in response.headers() {
         if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
-            told.headers_mut().insert(name, value.clone());
+            answer.headers_mut().insert(name, value.clone());
         }
     }
-    told
+    answer
 }
 
 /// The body of an error; the last event of a stream.
@@ -145,7 +145,7 @@ pub struct Settled {
     /// What answers the message.
     pub text: String,
     /// What of it is left to tell to a client that heard it as it was written.
-    untold: String,
+    unsent: String,
     tokens: Tokens,
     /// What it waits for; the text is then that form.
     pub waits_for: Option<WaitsFor>,
@@ -160,7 +160,7 @@ pub struct WaitsFor {
     pub is_approval: bool,
 }
 
-/// What a client is told of a run.
+/// What a client receives of a run.
 pub enum RunUpdate {
     /// A line of the workflow for the user, without an end of line.
     Line(String),
@@ -178,8 +178,8 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             let thread = run.thread().clone();
-            // Without the definition, the text is told when it is whole.
-            let mut speech = server.speech(thread.clone()).await.unwrap_or_default();
+            // Without the definition, the text is sent when it is whole.
+            let mut streamed = server.streamed_text(thread.clone()).await.unwrap_or_default();
             // What a slow client has not taken yet.
             let mut text = String::new();
             loop {
@@ -196,23 +196,23 @@ impl Server {
                 };
                 let Some(event) = event else { break };
                 if event.thread == thread {
-                    text += &speech.read(&event.what);
+                    text += &streamed.read(&event.what);
                 }
-                let told = match &event.what {
+                let update = match &event.what {
                     What::Said { text, .. } => Some(RunUpdate::Line(text.clone())),
                     What::StepCommitted { role, status, .. } => Some(RunUpdate::Step(format!("{role}: {status}"))),
                     _ => None,
                 };
-                if let Some(told) = told {
+                if let Some(update) = update {
                     // A client that is gone is seen above.
-                    let _ = sender.send(told).await;
+                    let _ = sender.send(update).await;
                 }
                 server.live.publish_foreign(event);
             }
             let ended = run.ended().await;
             let settled = server.settled(thread, ended).await.map(|settled| {
-                let untold = text + &speech.end(&settled.text);
-                Box::new(Settled { untold, ..settled })
+                let unsent = text + &streamed.end(&settled.text);
+                Box::new(Settled { unsent, ..settled })
             });
             let _ = sender.send(RunUpdate::Settled(settled)).await;
         });
@@ -220,13 +220,13 @@ impl Server {
     }
 
     /// What reads the text of a thread.
-    async fn speech(&self, thread: ThreadId) -> Result<Speech, Problem> {
+    async fn streamed_text(&self, thread: ThreadId) -> Result<StreamedText, Problem> {
         self.reading(move |_, store| {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
             let workflow = rebuild::beginning(store, &row)?.workflow;
             let policy = rebuild::policy(store, &row)?;
             let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo::core::Error::from)?;
-            Ok(Speech::new(Speakers::new(&graph, policy.serve.answer.as_deref())))
+            Ok(StreamedText::new(AnsweringRoles::new(&graph, policy.serve.answer.as_deref())))
         })
         .await
     }
@@ -239,7 +239,7 @@ impl Server {
             }
             Ended::Finished(ending) => {
                 let why = ending.reason.unwrap_or_else(|| ending.outcome.name().to_owned());
-                return Err(refused(Code::ThreadEnded, format!("thread {thread} did not end well: {why}")));
+                return Err(refused(Code::ThreadEnded, format!("thread {thread} did not succeed: {why}")));
             }
             Ended::Stopped(fault) => {
                 return Err(refused(fault.code, format!("thread {thread} stopped: {}", fault.message)));
@@ -255,7 +255,7 @@ impl Server {
             let open = for_client(&forms);
             let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
             let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
-            Ok(Settled { thread, untold: String::new(), text, tokens, waits_for, result })
+            Ok(Settled { thread, unsent: String::new(), text, tokens, waits_for, result })
         })
         .await
     }

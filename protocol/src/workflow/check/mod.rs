@@ -83,7 +83,7 @@ fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
             continue;
         }
         let message = format!("no path leads from `{}` to `end` or `fail`", indexed.name(role));
-        let hint = "lead one of its edges, or of those behind it, to an end";
+        let hint = "lead one of its edges, or of the roles after it, to an end";
         findings.at_key(Code::DeadEnd, &key("graph", indexed.name(role)), message, hint);
     }
 }

@@ -265,7 +265,7 @@ fn terminal(way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
         findings.at_key(Code::MisplacedKey, &key(&way.path, "reason"), message, "remove it, or lead to `fail`");
     }
     if ends && !way.edge.prompt.is_empty() {
-        let message = "nobody reads the prompt of an edge that ends the thread";
+        let message = "the prompt of an edge that ends the thread is never sent";
         let hint = "remove it; `say:` is a line for the user, `reason:` says why it failed";
         findings.at_key(Code::MisplacedKey, &key(&way.path, "prompt"), message, hint);
     }
@@ -336,7 +336,7 @@ fn fan_out(indexed: &IndexedGraph<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: 
     }
     if fan.branches.len() > FanOut::MAX_LANES {
         let message = format!("a fan-out has at most {} lanes, and this has {}", FanOut::MAX_LANES, fan.branches.len());
-        findings.at(Code::FanOutShape, &to, message, "split it, one behind the other");
+        findings.at(Code::FanOutShape, &to, message, "split it, one after the other");
     }
     if let Need::Count(count) = fan.join.need {
         let needed = usize::try_from(count).unwrap_or(usize::MAX);
@@ -363,7 +363,7 @@ fn fan_out(indexed: &IndexedGraph<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: 
         let path = item(&to, position);
         if *first == opened.join {
             let message = format!("a lane that begins at its join `{}` has no part", indexed.name(*first));
-            findings.at(Code::LaneEnd, &path, message, "let another role stand in the lane");
+            findings.at(Code::LaneEnd, &path, message, "put another role in the lane");
         } else if is_reached
             && !ends_within
             && arrivals.get(position).is_some_and(Vec::is_empty)
@@ -394,14 +394,14 @@ fn nested(
     match lanes.nesting(number) {
         Some(depth) if depth <= most => {}
         Some(depth) => {
-            let message = format!("{depth} fan-outs stand one within the other; there may be {most}");
+            let message = format!("{depth} nested fan-outs; at most {most} are allowed");
             let hint = "let one of them follow the join of another";
             findings.at(Code::FanOutShape, &to, message, hint);
             return false;
         }
         None => {
             let message = format!("`{role}` opens lanes in which it runs again and opens more");
-            let hint = "let another role stand in the lane, or lead back from behind the join";
+            let hint = "put another role in the lane, or lead back from a role after the join";
             findings.at(Code::FanOutShape, &to, message, hint);
             return false;
         }

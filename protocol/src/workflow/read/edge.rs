@@ -56,14 +56,14 @@ impl Reader<'_> {
         if !beside.is_empty() {
             let fault = if otherwise.node.kind == Kind::Null {
                 otherwise
-                    .key_fault(Code::ElseWithoutEdge, "the edge of this `else` stands beside it, not under it")
+                    .key_fault(Code::ElseWithoutEdge, "the edge of this `else` is beside it, not under it")
                     .with_hint(format!(
                         "indent `{}` further than `else`, or write `- else: {{ ... }}`",
                         beside.join("`, `")
                     ))
             } else {
                 otherwise
-                    .key_fault(Code::ElseWithoutEdge, "something stands beside `else`")
+                    .key_fault(Code::ElseWithoutEdge, "unexpected keys beside `else`")
                     .with_hint(format!("move `{}` under it or take it out", beside.join("`, `")))
             };
             return self.refuse(item, fault);
@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
         if !is_last {
             let fault = otherwise.key_fault(Code::EdgeList, "`else` is not the last edge of its list");
-            self.leave_out(item, fault.with_hint("edges are tried in order: nothing behind `else` is ever reached"));
+            self.leave_out(item, fault.with_hint("edges are tried in order: nothing after `else` is ever reached"));
         }
         let inner = otherwise.moved(item.path.clone());
         self.place(&inner);

@@ -38,7 +38,7 @@ impl Reader<'_> {
             // The `?` is not part of the field's name.
             self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
             if !seen.insert(name.clone()) {
-                let message = format!("`{name}` stands twice, with and without `?`");
+                let message = format!("`{name}` is declared twice, with and without `?`");
                 self.leave_out(&entry, entry.key_fault(Code::DuplicateKey, message));
                 continue;
             }

@@ -85,7 +85,7 @@ impl Reader<'_> {
     fn is_one_edge(&mut self, part: &PathNode<'_>) -> bool {
         let is_edge = part.node.get("to").is_some_and(|to| matches!(to.kind, Kind::Str(_)));
         if is_edge {
-            let message = format!("an edge of `{}` stands where its statuses should", part.name());
+            let message = format!("expected the statuses of `{}`, found an edge", part.name());
             let fault = part.key_fault(Code::MissingKey, message);
             self.leave_out(part, fault.with_hint("write the status that leads there, such as `done: { to: ... }`"));
         }

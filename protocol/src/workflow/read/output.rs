@@ -18,7 +18,7 @@ impl Reader<'_> {
         let entries = self.entries(part).unwrap_or_default();
         self.some_status(part, entries.len());
         if let Some(field) = entries.first().filter(|_| entries.iter().all(|entry| entry.as_str().is_some())) {
-            let fault = field.key_fault(Code::WrongType, "fields stand where the statuses of the role should");
+            let fault = field.key_fault(Code::WrongType, "expected the statuses of the role, found fields");
             let hint = format!("name the status above them: `done: {{ {}: ... }}`", excerpt(field.name()));
             self.leave_out(part, fault.with_hint(hint));
             return output;

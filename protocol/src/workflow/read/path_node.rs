@@ -104,7 +104,7 @@ impl Reader<'_> {
                 let message = format!("unknown key `{}`", excerpt(entry.name()));
                 let fault = entry.key_fault(Code::UnknownKey, message);
                 let hint = match (known_key(entry.name(), &known), meant(entry.name())) {
-                    (Some(_), _) => format!("write a blank behind the colon: `{}`", with_blank(entry.name())),
+                    (Some(_), _) => format!("write a space after the colon: `{}`", with_blank(entry.name())),
                     (_, Some(near)) => format!("did you mean `{near}`?"),
                     _ => format!("the keys here are {}", listed(&known)),
                 };
@@ -202,13 +202,13 @@ fn lost_blank(part: &PathNode<'_>, expected: &str) -> Option<String> {
     match expected {
         "a list" => {
             let first = text.strip_prefix('-')?.split_whitespace().next()?;
-            Some(format!("write a blank behind the dash: `- {}`", excerpt(first)))
+            Some(format!("write a space after the dash: `- {}`", excerpt(first)))
         }
         "a map" => {
             let first = text.split_whitespace().next()?;
             let (name, value) = first.split_once(':')?;
             (!name.is_empty() && !value.is_empty())
-                .then(|| format!("write a blank behind the colon: `{}`", with_blank(first)))
+                .then(|| format!("write a space after the colon: `{}`", with_blank(first)))
         }
         _ => None,
     }

@@ -59,7 +59,7 @@ impl Reader<'_> {
             Code::TemplateInSystem,
             &part.path,
             Some(at..at + 2),
-            "a system text is not a template: `{{` would be sent as it stands",
+            "a system text is not a template: `{{` would be sent literally",
         );
         diagnostic.hint = Some("put what changes into an edge's prompt, or write `{text: ..., raw: true}`".to_owned());
         self.keep(diagnostic);

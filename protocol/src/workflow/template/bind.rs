@@ -75,7 +75,7 @@ pub(crate) fn filter_called(name: &str) -> Option<&'static str> {
 pub(super) fn instead_of_call(name: &str, value: &str) -> String {
     match name {
         "range" => "loop over a list; there are no ranges".to_owned(),
-        "get" => format!("write the path, and `| default(...)` behind it: `{value}.NAME | default(...)`"),
+        "get" => format!("write the path followed by `| default(...)`: `{value}.NAME | default(...)`"),
         "contains" | "includes" => format!("write `\"word\" in {value}`"),
         "endsWith" | "ends_with" | "endswith" => format!("write `{value} is endingwith(\"...\")`"),
         "startsWith" | "starts_with" | "startswith" => format!("write `{value} is startingwith(\"...\")`"),

@@ -86,7 +86,7 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Block
             let fault = SourceError::new(
                 Code::BracesInExpression,
                 range.start.saturating_sub(1)..range.end,
-                "braces stand in an expression",
+                "braces in an expression",
             );
             return Err(fault.with_hint("this place holds a bare expression: leave the braces out"));
         }
@@ -388,7 +388,7 @@ impl<'s> Lowering<'s> {
     fn loop_member(&mut self, name: &str, range: Range<usize>) -> Node {
         match name {
             "index" if !self.loops.is_empty() => Node::LoopIndex,
-            "index" => self.refuse(range, "`loop.index` stands outside a loop", "use it within `{% for %}`"),
+            "index" => self.refuse(range, "`loop.index` outside a loop", "use it within `{% for %}`"),
             other => self.refuse(range, format!("`loop` has no `{other}`"), "there is only `loop.index`, from 1"),
         }
     }
@@ -458,7 +458,7 @@ impl<'s> Lowering<'s> {
 
     fn filter(&mut self, filter: &ast::Filter<'_>, range: Range<usize>) -> Node {
         let Some(input) = &filter.expr else {
-            return self.refuse(range, "a filter stands without a value", "write `value | filter`");
+            return self.refuse(range, "a filter without a value", "write `value | filter`");
         };
         let input = self.boxed(input);
         let arguments = self.arguments(&filter.args, range.clone());

@@ -14,8 +14,8 @@ const OPERATORS: [(&str, &str); 24] = [
     ("===", "write `==`"),
     ("&&", "write `and`"),
     ("||", "write `or`"),
-    ("??", "write `| default(...)` behind what may be absent"),
-    ("?.", "write `.`; where a part may be absent, ask first with `if`, or write `| default(...)` behind the path"),
+    ("??", "write `| default(...)` after what may be absent"),
+    ("?.", "write `.`; where a part may be absent, test first with `if`, or write `| default(...)` after the path"),
     ("=>", "write `>=` for at least"),
     ("=<", "write `<=` for at most"),
     ("<>", "write `!=`"),
@@ -79,11 +79,12 @@ pub(super) fn syntax(source: &str, range: Range<usize>, detail: &str) -> SourceE
         return fault(range, message, &format!("write `{closing}`"));
     }
     if expected == "identifier" && before.trim_end().ends_with('|') {
-        let hint = "write `or` between two conditions, and `| default(...)` for what stands in for an absent value";
-        return fault(range, "the name of a filter is missing behind `|`".to_owned(), hint);
+        let hint =
+            "write `or` between two conditions, and `| default(...)` for the value to use in place of an absent one";
+        return fault(range, "the name of a filter is missing after `|`".to_owned(), hint);
     }
     if expected.starts_with("identifier") && before.trim_end().ends_with('.') {
-        return fault(range, "a name is missing behind the dot".to_owned(), "write the name of a field");
+        return fault(range, "a name is missing after the dot".to_owned(), "write the name of a field");
     }
     if let "`)`" | "`]`" = expected {
         return fault(range, format!("{expected} is missing in front of this"), "close each bracket that is opened");
@@ -92,7 +93,7 @@ pub(super) fn syntax(source: &str, range: Range<usize>, detail: &str) -> SourceE
         return fault(range, "a text in the expression has no closing quote".to_owned(), "close it");
     }
     if matches!(found, "}}" | "%}") && ["{{", "{%"].iter().any(|opening| before.trim_end().ends_with(opening)) {
-        return fault(range, "nothing stands between the braces".to_owned(), "write an expression, or leave them out");
+        return fault(range, "the braces are empty".to_owned(), "write an expression, or leave them out");
     }
     if let Some((opening, closing)) = closing
         && detail.starts_with("unexpected end of input")
@@ -100,18 +101,18 @@ pub(super) fn syntax(source: &str, range: Range<usize>, detail: &str) -> SourceE
         return fault(range, format!("`{opening}` is not closed"), &format!("write `{closing}`"));
     }
     if detail.starts_with("unexpected end of input") || detail == "unexpected end of variable block" {
-        let hint = "write what is missing behind its last word or operator";
+        let hint = "write what is missing after its last word or operator";
         return fault(range, "the expression ends too early".to_owned(), hint);
     }
     let is_value = detail.contains("identifier") || detail.contains("string") || detail.contains("integer");
     if detail == "unexpected input after expression" || (closing.is_some() && is_value) {
-        let message = format!("`{}` stands behind an expression that is already complete", excerpt(found));
+        let message = format!("unexpected `{}` after a complete expression", excerpt(found));
         return fault(range, message, "write an operator in front of it, such as `==`, `and`, `or` or `~`");
     }
     if found == "}" || found == "%}" {
         return fault(
             range,
-            format!("`{found}` stands within an expression"),
+            format!("unexpected `{found}` in an expression"),
             "close `{{` with `}}`, and `{%` with `%}`",
         );
     }
@@ -198,7 +199,7 @@ impl Blocks {
                 None => return Err(stray(word, range, "leave it out, or write `{% if ... %}` further up")),
                 Some(block) if word == "elif" && block.word == "if" => block.elifs += 1,
                 Some(block) if word == "elif" => {
-                    let message = format!("`elif` stands where `{}` needs its `endfor`", tag(source, &block.range));
+                    let message = format!("found `elif` where `{}` needs its `endfor`", tag(source, &block.range));
                     return Err(syntax_fault(range, message, "write `{% endfor %}` in front of it"));
                 }
                 Some(_) => {}
@@ -223,7 +224,7 @@ impl Blocks {
                     lines => format!(", {lines} lines above,"),
                 };
                 let wanted = format!("end{}", block.word);
-                let message = format!("`end{word}` stands where `{}`{above} needs its `{wanted}`", tag(source, opened));
+                let message = format!("found `end{word}` where `{}`{above} needs its `{wanted}`", tag(source, opened));
                 Err(syntax_fault(range, message, &format!("write `{{% {wanted} %}}`")))
             }
             Some(_) => {

@@ -178,7 +178,7 @@ impl Expander<'_> {
             };
             let schema = self.field(node, depth + 1);
             if properties.insert(name.to_owned(), schema).is_some() {
-                let message = format!("`{}` stands twice, with and without `?`", excerpt(name));
+                let message = format!("`{}` is declared twice, with and without `?`", excerpt(name));
                 self.fault(SourceError::new(Code::DuplicateKey, key.span, message));
             }
             if !optional {
@@ -218,7 +218,7 @@ impl Expander<'_> {
             Kind::Map(entries) => entries,
             Kind::Bool(truth) => return Value::Bool(*truth),
             Kind::Str(word) if word_schema(word).is_some() => {
-                let message = "a shorthand stands inside a schema, where only JSON Schema holds";
+                let message = "a shorthand inside a schema, where only JSON Schema is allowed";
                 let fault = SourceError::new(Code::InvalidSchema, node.span, message);
                 self.fault(fault.with_hint(format!("write `{{ type: {word} }}`")));
                 return Value::Null;
@@ -262,7 +262,7 @@ impl Expander<'_> {
         let listed = word.strip_suffix("[]").filter(|item| TYPES.contains(item));
         fault.hint = match listed {
             Some(item) => Some(format!(
-                "write `type: array, items: {{ type: {item} }}`; the shorthand `\"{word}\"` stands alone, without `type`"
+                "write `type: array, items: {{ type: {item} }}`; the shorthand `\"{word}\"` is written alone, without `type`"
             )),
             None => did_you_mean(word, TYPES),
         };

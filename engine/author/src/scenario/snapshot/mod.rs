@@ -46,7 +46,7 @@ impl Error {
 
     pub fn diagnostic(self, file: &str, text: &str) -> Diagnostic {
         let span = Span::new(self.at.start, self.at.len());
-        let hint = "look at `git diff`; `rondo test --accept` writes the snapshot anew";
+        let hint = "look at `git diff`; `rondo test --accept` rewrites the snapshot";
         Source::new(file, text).diagnostic(self.code, span, self.message).with_hint(hint)
     }
 }

@@ -405,7 +405,8 @@ fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Error> {
     }
     if let Some(rest) = parser.heading("file ") {
         let (name, media_type) = two(rest).ok_or_else(|| unfit("expected `file NAME · TYPE`"))?;
-        let digest = Digest::from_hex(&parser.block()?).ok_or_else(|| unfit("below a file stands its digest"))?;
+        let digest =
+            Digest::from_hex(&parser.block()?).ok_or_else(|| unfit("a file must be followed by its digest"))?;
         return Ok(Some(Part::File { digest, media_type, name }));
     }
     Ok(None)

@@ -48,7 +48,7 @@ impl Refusal {
             Self::NoFiles => "it reads files, and there is no workspace in which they could be looked at again",
             Self::Arguments => "its arguments have no canonical form",
             Self::NoKey => "the parts of its key have no canonical form",
-            Self::NoReadSet => "it reads, and has no read set: nobody can tell what it saw",
+            Self::NoReadSet => "it reads, and has no read set, so what it saw is unknown",
             Self::Overlapped => "what it read was, or may have been, written to at the same time",
         }
     }

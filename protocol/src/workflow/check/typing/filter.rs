@@ -41,7 +41,7 @@ impl<'w> Typing<'_, 'w> {
         };
         if !fits && !matches!(kind, Type::Any) {
             let message = format!("`{}` takes {takes}, and this is a {}", filter.signature.name, kind.name());
-            self.fault(Code::WrongOperand, range, message, "choose another filter, or mend the path before it");
+            self.fault(Code::WrongOperand, range, message, "choose another filter, or correct the path before it");
             return Type::Any.into();
         }
         let element: Known<'w> = match kind {

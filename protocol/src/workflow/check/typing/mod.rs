@@ -98,7 +98,7 @@ impl<'p, 'w> Typing<'p, 'w> {
         if self.faults.drain(before..).any(|fault| is_unknown(&fault)) {
             return;
         }
-        let message = format!("`{{{name}}}` stands as text: single braces print nothing");
+        let message = format!("`{{{name}}}` is plain text: single braces print nothing");
         let hint = format!("write `{{{{ {name} }}}}`; if the braces are meant, `{{{{ \"{{{name}}}\" }}}}`");
         self.fault(Code::SingleBraces, &path.range, message, hint);
     }
@@ -111,7 +111,7 @@ impl<'p, 'w> Typing<'p, 'w> {
                 Code::PrintedCollection,
                 &expr.range,
                 "a step as a whole is not a value".to_owned(),
-                "name what of it is meant, such as `.output` or `.body`",
+                "name the part that is meant, such as `.output` or `.body`",
             );
         }
         known
@@ -205,7 +205,7 @@ impl<'p, 'w> Typing<'p, 'w> {
             kind if kind.is_object() => {
                 let message = format!("a {} is printed as it is", kind.name());
                 let hint = if matches!(kind, Type::Step(_) | Type::PastStep(..)) {
-                    "name what of it is meant, such as `.body`"
+                    "name the part that is meant, such as `.body`"
                 } else {
                     "write `| tojson`, or print its members"
                 };

@@ -48,7 +48,7 @@ impl<'w> Typing<'_, 'w> {
         let filter = filter_called(name.trim_start_matches('.'));
         let hint = match filter {
             Some(filter) if of != "this" => format!("write `{} | {filter}`", of.trim_matches('`')),
-            Some(filter) => format!("write `| {filter}` behind it"),
+            Some(filter) => format!("append `| {filter}`"),
             None if matches!(kind, Type::List(_)) => "go over it with `for`, or take `| first`".to_owned(),
             None => "end the path here".to_owned(),
         };
@@ -142,7 +142,7 @@ impl<'w> Typing<'_, 'w> {
     }
 
     fn absent(&mut self, written: &str, range: &Range<usize>) {
-        let hint = format!("ask first, `{{% if {written} %}}`, or write `| default(...)` behind it");
+        let hint = format!("test for it first, `{{% if {written} %}}`, or append `| default(...)`");
         self.fault(Code::OptionalUnguarded, range, format!("`{written}` may be absent"), hint);
     }
 
@@ -177,7 +177,7 @@ impl<'w> Typing<'_, 'w> {
         }
         let message =
             format!("{of} has no `{name}` when the status is {}, which may lead here", listed(without.into_iter()));
-        let hint = format!("declare `{name}` under each of these statuses, or write `| default(...)` behind it");
+        let hint = format!("declare `{name}` under each of these statuses, or append `| default(...)`");
         self.fault(Code::FieldNotInEveryStatus, range, message, hint);
     }
 
@@ -271,7 +271,7 @@ impl<'w> Typing<'_, 'w> {
         let missing = env.flow.may_be_missing(&env.state, number);
         if missing && want != Want::Presence && !self.is_present(&format!("steps.{role}")) {
             let message = format!("`{role}` may not have run when this is read");
-            let hint = format!("ask first, `{{% if steps.{role} %}}`, or write `| default(...)` behind it");
+            let hint = format!("test for it first, `{{% if steps.{role} %}}`, or append `| default(...)`");
             self.fault(Code::StepMayBeMissing, range, message, hint);
             return None;
         }

@@ -23,7 +23,7 @@ async fn is_kept(tool: Arc<dyn Tool>, settings: &str) -> bool {
 async fn the_declared_effect_decides() {
     for (effect, refused) in [
         (PURE, None),
-        (Effect::Reads(vec![".".to_owned()]), Some("it reads, and has no read set: nobody can tell what it saw")),
+        (Effect::Reads(vec![".".to_owned()]), Some("it reads, and has no read set, so what it saw is unknown")),
         (Effect::Writes(vec!["x".to_owned()]), Some("its effect is writes")),
         (Effect::External, Some("its effect is external")),
     ] {

@@ -19,18 +19,18 @@ const BREAK: &str = "\n\n";
 
 /// The roles whose text is that of the run.
 #[derive(Debug, Default)]
-pub struct Speakers(BTreeMap<RoleName, (AnswerPart, AnswerFormat)>);
+pub struct AnsweringRoles(BTreeMap<RoleName, (AnswerPart, AnswerFormat)>);
 
-impl Speakers {
+impl AnsweringRoles {
     /// Those of a workflow whose run is answered by its result's key `answer`, or by the whole of it.
     pub fn new(graph: &Graph, answer: Option<&str>) -> Self {
-        let speaking = graph.roles().filter_map(|(name, role)| {
+        let answering = graph.roles().filter_map(|(name, role)| {
             let RoleKind::Model(model) = &role.kind else { return None };
             let statuses = role.output.iter().map(|(status, _)| status);
             let part = part_of_result(graph, name, statuses, answer)?;
             Some((name.clone(), (part, model.format)))
         });
-        Self(speaking.collect())
+        Self(answering.collect())
     }
 }
 
@@ -86,18 +86,18 @@ fn part_at(path: &Path, role: &RoleName) -> Option<AnswerPart> {
     }
 }
 
-/// What a client was told of a run's text.
+/// The text of a run as its client receives it.
 #[derive(Debug, Default)]
-pub struct Speech {
-    speakers: Speakers,
+pub struct StreamedText {
+    roles: AnsweringRoles,
     /// The call whose answer is read.
     call: Option<(Visit, u32, StreamedAnswer)>,
-    told: Told,
+    sent: SentText,
 }
 
-impl Speech {
-    pub fn new(speakers: Speakers) -> Self {
-        Self { speakers, ..Self::default() }
+impl StreamedText {
+    pub fn new(roles: AnsweringRoles) -> Self {
+        Self { roles, ..Self::default() }
     }
 
     /// What an event of the run adds to the text.
@@ -111,64 +111,64 @@ impl Speech {
             }
             _ => return String::new(),
         };
-        let Some((part, format)) = self.speakers.0.get(&visit.role).filter(|_| visit.lane.is_trunk()) else {
+        let Some((part, format)) = self.roles.0.get(&visit.role).filter(|_| visit.lane.is_trunk()) else {
             return String::new();
         };
         let is_same = |(of, number, _): &(Visit, u32, StreamedAnswer)| (of, *number) == (visit, attempt);
         if !self.call.as_ref().is_some_and(is_same) {
-            self.told.begin();
+            self.sent.begin();
             self.call = Some((visit.clone(), attempt, StreamedAnswer::only(part.clone(), *format)));
         }
         let words = self.call.as_mut().map(|(.., answer)| answer.push(text)).unwrap_or_default();
-        self.told.add(&words)
+        self.sent.add(&words)
     }
 
     /// What is left to tell when the whole text is known.
     pub fn end(&mut self, whole: &str) -> String {
-        self.told.end(whole)
+        self.sent.end(whole)
     }
 }
 
-/// A text that is told again from its beginning, to somebody who remembers what was told last.
+/// The text that was sent, and how much of it an answer that begins again has repeated so far.
 #[derive(Debug, Default)]
-struct Told {
-    last: String,
-    /// How many bytes of it were told again.
-    again: usize,
+struct SentText {
+    text: String,
+    /// How many bytes of it were repeated.
+    matched: usize,
 }
 
-impl Told {
+impl SentText {
     fn begin(&mut self) {
-        self.again = 0;
+        self.matched = 0;
     }
 
     /// What is new in the next words.
     fn add(&mut self, words: &str) -> String {
-        let known = self.last.get(self.again..).unwrap_or_default();
+        let known = self.text.get(self.matched..).unwrap_or_default();
         if known.starts_with(words) {
-            self.again += words.len();
+            self.matched += words.len();
             return String::new();
         }
         let new = words.strip_prefix(known).map(str::to_owned);
         if new.is_none() {
-            self.last.truncate(self.again);
+            self.text.truncate(self.matched);
         }
-        let new = new.unwrap_or_else(|| BREAK.to_owned() + &self.last + words);
-        self.last.truncate(self.again);
-        self.last.push_str(words);
-        self.again = self.last.len();
+        let new = new.unwrap_or_else(|| BREAK.to_owned() + &self.text + words);
+        self.text.truncate(self.matched);
+        self.text.push_str(words);
+        self.matched = self.text.len();
         new
     }
 
     fn end(&mut self, whole: &str) -> String {
         self.begin();
         let new = self.add(whole);
-        if self.again == self.last.len() {
+        if self.matched == self.text.len() {
             return new;
         }
-        // More was told than is true.
-        whole.clone_into(&mut self.last);
-        self.again = whole.len();
+        // More was sent than the answer has.
+        whole.clone_into(&mut self.text);
+        self.matched = whole.len();
         BREAK.to_owned() + whole
     }
 }
@@ -177,35 +177,35 @@ impl Told {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Graph, Speakers, Told};
+    use super::{AnsweringRoles, Graph, SentText};
 
-    /// The roles that speak in a workflow of a writer and an editor, with these lines at its end.
-    fn speaking(outputs: &str, graph: &str, answer: Option<&str>) -> Vec<String> {
+    /// The roles whose text is streamed in a workflow of a writer and an editor, with these lines at its end.
+    fn answering(outputs: &str, graph: &str, answer: Option<&str>) -> Vec<String> {
         let text = format!(
             "rondo: 1\nname: t\nroles:\n  writer: {{ system: W. }}\n  editor: {{ system: E., {outputs} }}\n\
              graph:\n  start: {{ to: writer, prompt: Go. }}\n  writer: {{ done: {{ to: editor, prompt: Go on. }} }}\n{graph}\n"
         );
         let checked = rondo::protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
         let graph = Graph::new(&checked.workflow, &checked.policy, Vec::new()).unwrap();
-        let speakers = Speakers::new(&graph, answer);
-        speakers.0.iter().map(|(role, (part, _))| format!("{role} {part:?}")).collect()
+        let roles = AnsweringRoles::new(&graph, answer);
+        roles.0.iter().map(|(role, (part, _))| format!("{role} {part:?}")).collect()
     }
 
     #[test]
-    fn a_role_speaks_if_the_run_can_only_end_after_it_with_just_its_text() {
+    fn a_role_is_streamed_if_the_run_can_only_end_after_it_with_just_its_text() {
         let one = "output: { done: {} }";
         let end = "  editor: { done: { to: end } }";
         let body = "editor Body";
-        assert_eq!(speaking(one, &format!("{end}\nresult: '{{{{ steps.editor.body }}}}'"), None), [body]);
-        assert_eq!(speaking(one, &format!("{end}\nresult: {{ a: '{{{{ body }}}}', b: x }}"), Some("a")), [body]);
+        assert_eq!(answering(one, &format!("{end}\nresult: '{{{{ steps.editor.body }}}}'"), None), [body]);
+        assert_eq!(answering(one, &format!("{end}\nresult: {{ a: '{{{{ body }}}}', b: x }}"), Some("a")), [body]);
         // The result of an edge stands before that of the workflow.
         let of_edge = "  editor: { done: { to: end, result: '{{ body }}' } }\nresult: x";
-        assert_eq!(speaking(one, of_edge, None), [body]);
+        assert_eq!(answering(one, of_edge, None), [body]);
         let field = "output: { done: { text: string }, again: {} }, format: json";
         let failing = "  editor: { done: { to: end, result: '{{ output.text }}' }, again: { to: fail, reason: no } }";
-        assert_eq!(speaking(field, failing, None), [r#"editor Field("text")"#]);
+        assert_eq!(answering(field, failing, None), [r#"editor Field("text")"#]);
 
-        let silent = |outputs, graph: &str, answer| assert_eq!(speaking(outputs, graph, answer), [""; 0], "{graph}");
+        let silent = |outputs, graph: &str, answer| assert_eq!(answering(outputs, graph, answer), [""; 0], "{graph}");
         // The result is JSON, has words of its own, or the text of another.
         silent(one, end, None);
         silent(one, &format!("{end}\nresult: {{ a: '{{{{ body }}}}' }}"), None);
@@ -220,17 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_is_told_once_and_what_differs_is_told_whole() {
-        let mut told = Told::default();
-        assert_eq!([told.add("One "), told.add("two")], ["One ", "two"]);
+    fn a_repeated_answer_is_sent_once_and_a_different_one_whole() {
+        let mut sent = SentText::default();
+        assert_eq!([sent.add("One "), sent.add("two")], ["One ", "two"]);
         // The same again, in other pieces, and on.
-        told.begin();
-        assert_eq!([told.add("O"), told.add("ne two thr"), told.add("ee")], ["", " thr", "ee"]);
-        assert_eq!(told.end("One two three."), ".");
+        sent.begin();
+        assert_eq!([sent.add("O"), sent.add("ne two thr"), sent.add("ee")], ["", " thr", "ee"]);
+        assert_eq!(sent.end("One two three."), ".");
         // Other words.
-        told.begin();
-        assert_eq!([told.add("One "), told.add("four")], ["", "\n\nOne four"]);
-        assert_eq!(told.end("One"), "\n\nOne");
-        assert_eq!(told.end("One"), "");
+        sent.begin();
+        assert_eq!([sent.add("One "), sent.add("four")], ["", "\n\nOne four"]);
+        assert_eq!(sent.end("One"), "\n\nOne");
+        assert_eq!(sent.end("One"), "");
     }
 }

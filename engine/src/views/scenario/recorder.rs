@@ -27,8 +27,8 @@ const MAX_ATTEMPTS: usize = 100;
 /// The script entries of one role, by lane.
 type ByLane = BTreeMap<LanePath, Vec<Value>>;
 
-/// What a thread and its children were told.
-pub struct Told<'s> {
+/// Collects what a thread and its children were answered.
+pub struct ScenarioRecorder<'s> {
     store: &'s dyn Read,
     /// By the name of the role in scripts without its lane: `writer`, `section/writer`.
     script: BTreeMap<String, Vec<ByLane>>,
@@ -41,7 +41,7 @@ pub struct Told<'s> {
 }
 
 /// The thread that is read, with what its steps are read by.
-struct Reading<'r> {
+struct ThreadReading<'r> {
     workflow: &'r Workflow,
     policy: &'r Policy,
     children: BTreeMap<(RoleName, LanePath, u64), ThreadId>,
@@ -50,22 +50,22 @@ struct Reading<'r> {
     script: BTreeMap<RoleName, ByLane>,
 }
 
-impl<'s> Told<'s> {
+impl<'s> ScenarioRecorder<'s> {
     /// Reads a thread with its children.
     ///
     /// # Errors
     /// If a record or an object is missing or damaged.
     pub fn read(store: &'s dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Failure> {
         let (script, tools) = (BTreeMap::new(), BTreeMap::new());
-        let mut told = Self { store, script, tools, route: Vec::new(), waiting: 0, notes: Vec::new() };
-        told.thread(thread, row, String::new())?;
-        Ok(told)
+        let mut recorder = Self { store, script, tools, route: Vec::new(), waiting: 0, notes: Vec::new() };
+        recorder.thread(thread, row, String::new())?;
+        Ok(recorder)
     }
 
     fn thread(&mut self, thread: &ThreadId, row: &Row, within: String) -> Result<(), Failure> {
         let workflow = rebuild::beginning(self.store, row)?.workflow;
         let policy = rebuild::policy(self.store, row)?;
-        let mut reading = Reading {
+        let mut reading = ThreadReading {
             workflow: &workflow,
             policy: &policy,
             children: child_threads(self.store, thread, row, &workflow)?,
@@ -89,7 +89,7 @@ impl<'s> Told<'s> {
         {
             self.refused_compactions(&mut reading, thread, row)?;
         }
-        let Reading { within, script, .. } = reading;
+        let ThreadReading { within, script, .. } = reading;
         for (role, lanes) in script {
             self.script.entry(format!("{within}{role}")).or_default().push(lanes);
         }
@@ -99,7 +99,7 @@ impl<'s> Told<'s> {
     /// Reads a child that `role` started, if it is one of `parent`, or of any thread.
     fn child(
         &mut self,
-        reading: &Reading<'_>,
+        reading: &ThreadReading<'_>,
         role: &RoleName,
         child: &ThreadId,
         parent: Option<&ThreadId>,
@@ -111,7 +111,7 @@ impl<'s> Told<'s> {
         self.thread(child, &row, format!("{}{role}/", reading.within))
     }
 
-    fn record(&mut self, reading: &mut Reading<'_>, stored: StoredRecord, note: &Note) -> Result<(), Failure> {
+    fn record(&mut self, reading: &mut ThreadReading<'_>, stored: StoredRecord, note: &Note) -> Result<(), Failure> {
         self.waiting += note.after.iter().map(waits).sum::<u64>();
         let (seq, visit) = (stored.seq, stored.visit);
         let step = match stored.record {
@@ -154,7 +154,12 @@ impl<'s> Told<'s> {
     }
 
     /// The text of a compaction is an answer of the role that writes it.
-    fn compaction(&mut self, reading: &mut Reading<'_>, compaction: &Compaction, note: &Note) -> Result<(), Failure> {
+    fn compaction(
+        &mut self,
+        reading: &mut ThreadReading<'_>,
+        compaction: &Compaction,
+        note: &Note,
+    ) -> Result<(), Failure> {
         let Compaction { role, lane, through_visit, transcript, .. } = compaction;
         let model = reading.workflow.role(role.as_str()).and_then(|role| role.kind.model());
         let by = model.and_then(|model| model.compact.as_ref()).map(|compact| compact.by.clone());
@@ -171,7 +176,12 @@ impl<'s> Told<'s> {
 
     /// Adds a refused text for each role that puts older visits together, in each lane where a request was sent that is
     /// longer than allowed. Refused texts are not kept. One is enough: each later try asks for the same entry again.
-    fn refused_compactions(&self, reading: &mut Reading<'_>, thread: &ThreadId, row: &Row) -> Result<(), Failure> {
+    fn refused_compactions(
+        &self,
+        reading: &mut ThreadReading<'_>,
+        thread: &ThreadId,
+        row: &Row,
+    ) -> Result<(), Failure> {
         let compact_of = |role: &RoleName| reading.workflow.role(role.as_str())?.kind.model()?.compact.clone();
         let is_compacted = |stored: &StoredRecord| match &stored.record {
             Record::Step(step) => compact_of(&step.role).is_some(),
@@ -194,7 +204,7 @@ impl<'s> Told<'s> {
 
     fn transcript(
         &mut self,
-        reading: &mut Reading<'_>,
+        reading: &mut ThreadReading<'_>,
         (role, lane, visit): (&RoleName, &LanePath, u64),
         transcript: &Transcript,
         note: &Note,
@@ -207,7 +217,7 @@ impl<'s> Told<'s> {
                 Entry::Model { reply, .. } => {
                     if !reply.parts.text().is_empty() {
                         let seat = lane.role_in_lane(role);
-                        self.notes.push(format!("{seat} visit {visit}: what was said beside calls is left out"));
+                        self.notes.push(format!("{seat} visit {visit}: text beside tool calls is left out"));
                     }
                     let uses = reply.parts.tool_calls();
                     let uses = uses.map(|call| tool_use(&call.name, arguments(&call.arguments)));
@@ -238,7 +248,7 @@ impl<'s> Told<'s> {
     }
 
     /// Adds what makes a visit end in the same fault: its answers are not kept.
-    fn fault(&mut self, reading: &mut Reading<'_>, step: &Step, seq: u64, note: &Note) {
+    fn fault(&mut self, reading: &mut ThreadReading<'_>, step: &Step, seq: u64, note: &Note) {
         let code = step.observations.iter().find_map(|observation| match observation {
             Observation::Error { code } | Observation::Timeout { code } | Observation::Limit { code } => Some(code),
             _ => None,
@@ -293,7 +303,7 @@ impl<'s> Told<'s> {
             let outcome = if self.waiting > 0 { "waiting" } else { "stopped" };
             expect.insert("outcome".to_owned(), outcome.into());
         }
-        let mut whole = vec![("description", Value::from(format!("What thread {thread} was told.")))];
+        let mut whole = vec![("description", Value::from(format!("The answers of thread {thread}.")))];
         if input != Value::empty_object() {
             whole.push(("input", input));
         }
@@ -315,7 +325,7 @@ impl<'s> Told<'s> {
                 match longer(known, &said) {
                     Some(merged) => *known = merged.clone(),
                     // A script answers for every child thread of a role from its first entry.
-                    None => self.notes.push(format!("{name}: two child threads were told different things")),
+                    None => self.notes.push(format!("{name}: two child threads had different answers")),
                 }
             }
             let (within, role) = name
@@ -343,7 +353,7 @@ impl<'s> Told<'s> {
     }
 }
 
-impl Reading<'_> {
+impl ThreadReading<'_> {
     fn say(&mut self, step: &Step, entry: Value) {
         self.say_at(&step.role, &step.lane, entry);
     }
