@@ -208,7 +208,7 @@ impl Bench<'_> {
             let mut of_threads = Vec::new();
             for _ in 0..RUNS {
                 let new = from_script(&rondo, name, &args.input)?;
-                of_threads.push(runtime.block_on(timed(run(new)))?);
+                of_threads.push(runtime.block_on(timed(Box::pin(run(new))))?);
             }
             runtime.block_on(rondo.close());
             of_threads.sort();
@@ -359,7 +359,7 @@ async fn timed(work: impl Future<Output = Result<(), Failure>>) -> Result<Durati
 
 /// Runs a thread alone, and closes what it used.
 async fn run_ms(rondo: &Rondo, new: NewRun) -> Result<f64, Failure> {
-    let elapsed = timed(run(new)).await?;
+    let elapsed = timed(Box::pin(run(new))).await?;
     rondo.close().await;
     Ok(elapsed.as_secs_f64() * 1e3)
 }

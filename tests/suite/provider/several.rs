@@ -1,5 +1,6 @@
 //! Several providers in one thread: each has its own key and its own reasoning, and none is shown those of another.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -251,18 +252,17 @@ fn a_failing_test_is_fixed_by_roles_of_two_providers_and_a_fallback_to_a_third()
         ("judges", Spoken::OpenAiResponses, &judges),
         ("helps", Spoken::Gemini, &helps),
     ];
-    let text: String = provided
-        .iter()
-        .zip(NAMES)
-        .map(|((name, spoken, server), key)| {
-            let (protocol, base_url) = (spoken.name(), server.base_url());
-            let model = spoken.model().rsplit('/').next().unwrap();
-            format!(
-                "[provider.{name}]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\nkey_env = \"{key}\"\n\
-                 [model.{name}]\nprovider = \"{name}\"\nmodel = \"{model}\"\n"
-            )
-        })
-        .collect();
+    let mut text = String::new();
+    for ((name, spoken, server), key) in provided.iter().zip(NAMES) {
+        let (protocol, base_url) = (spoken.name(), server.base_url());
+        let model = spoken.model().rsplit('/').next().unwrap();
+        write!(
+            text,
+            "[provider.{name}]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\nkey_env = \"{key}\"\n\
+             [model.{name}]\nprovider = \"{name}\"\nmodel = \"{model}\"\n"
+        )
+        .unwrap();
+    }
     std::fs::write(settings.join("config.toml"), text).unwrap();
 
     let mut command = Command::new(binary());
