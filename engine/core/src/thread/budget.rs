@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 /// Counted usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Milliseconds with at least one active lane.
-    pub active_ms: u64,
-    /// US dollars, if prices are known.
-    pub cost_usd: Option<f64>,
     /// Model replies that entered the thread.
     pub model_calls: u64,
     /// Tool results that entered it.
     pub tool_calls: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// US dollars, if prices are known.
+    pub cost_usd: Option<f64>,
     /// Model replies without a known price.
     #[serde(default)]
     pub unpriced_calls: u64,
-    /// Tokens.
-    pub usage: Usage,
+    /// Milliseconds with at least one active lane.
+    pub active_ms: u64,
 }
 
 impl Spent {
@@ -60,10 +60,10 @@ impl Spent {
 /// Tokens and US dollars.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amount {
-    /// US dollars.
-    pub cost_usd: f64,
     /// Prompt and output tokens.
     pub tokens: u64,
+    /// US dollars.
+    pub cost_usd: f64,
 }
 
 impl Amount {

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::{Value, canonical};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -33,14 +33,13 @@ pub struct Checkpoint {
     roles: BTreeMap<RoleName, Amount>,
 }
 
-/// A checkpoint as it is written, at each step, from what it is made of. Here and in what it holds, fields stand in the
-/// order of their names, in which the writer does not have to move them.
+/// A checkpoint as it is written, at each step, from what it is made of.
 #[derive(Serialize)]
 struct WrittenCheckpoint<'a> {
-    roles: &'a BTreeMap<RoleName, Amount>,
-    spent: Spent,
-    trunk: WrittenFold<'a>,
     version: u32,
+    trunk: WrittenFold<'a>,
+    spent: Spent,
+    roles: &'a BTreeMap<RoleName, Amount>,
 }
 
 /// A lane whose fold is written: the members of [`LaneFold`].
@@ -116,7 +115,7 @@ impl Lane {
         let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
         let state = LaneState {
             frontier: self.last.as_ref().map(|last| last.digest),
-            fold: canonical::to_bytes(&WrittenFold(self)).map_err(|error| unwritable(&error))?,
+            fold: serde_json::to_vec(&WrittenFold(self)).map_err(|error| unwritable(&error))?,
             opened_by: *opened_by,
             index: self.path.last_index().unwrap_or(0),
         };
@@ -131,12 +130,12 @@ impl Machine {
     /// If a number or name has no JSON form, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
         let checkpoint = WrittenCheckpoint {
-            roles: &self.budget.roles,
-            spent: Spent { active_ms: self.clock.active_ms, ..self.budget.spent },
-            trunk: WrittenFold(&self.trunk),
             version: VERSION,
+            trunk: WrittenFold(&self.trunk),
+            spent: Spent { active_ms: self.clock.active_ms, ..self.budget.spent },
+            roles: &self.budget.roles,
         };
-        canonical::to_bytes(&checkpoint).map_err(|error| unwritable(&error))
+        serde_json::to_vec(&checkpoint).map_err(|error| unwritable(&error))
     }
 
     /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.
@@ -317,18 +316,15 @@ impl Serialize for WrittenFold<'_> {
             _ => None,
         };
         let mut fold = serializer.serialize_struct("LaneFold", 9)?;
-        fold.serialize_field("after_join", &(lane.joined.is_some() && lane.joining().is_none()))?;
-        fold.serialize_field("end", &end)?;
-        fold.serialize_field("fan", &fan)?;
-        fold.serialize_field("fanned", &lane.fanned)?;
-        fold.serialize_field("first_opened_by", &lane.first_opened_by)?;
-        fold.serialize_field("last", &lane.last)?;
         fold.serialize_field("own", &mapped(&lane.own, |role, visits| (role, own(visits))))?;
         fold.serialize_field("seen", &mapped(&lane.seen, |role, seen| (role, (seen.visits, seen.latest))))?;
-        fold.serialize_field(
-            "taken",
-            &mapped(&lane.taken, |edge, taken| (edge.0.to_string(), (taken.count, taken.mark))),
-        )?;
+        fold.serialize_field("taken", &mapped(&lane.taken, |edge, taken| (edge.0, (taken.count, taken.mark))))?;
+        fold.serialize_field("fanned", &lane.fanned)?;
+        fold.serialize_field("last", &lane.last)?;
+        fold.serialize_field("after_join", &(lane.joined.is_some() && lane.joining().is_none()))?;
+        fold.serialize_field("fan", &fan)?;
+        fold.serialize_field("end", &end)?;
+        fold.serialize_field("first_opened_by", &lane.first_opened_by)?;
         fold.end()
     }
 }
@@ -349,7 +345,7 @@ fn mapped<'a, K, V, A: Serialize, B: Serialize>(
     Mapped(map, entry)
 }
 
-fn unwritable(error: &canonical::Error) -> Fault {
+fn unwritable(error: &serde_json::Error) -> Fault {
     Fault::new(Code::ContractBroken, FaultClass::Contract, format!("the thread's state has no JSON form: {error}"))
 }
 
@@ -361,7 +357,7 @@ mod tests {
     fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
         let spent = Spent { model_calls: 2, ..Spent::default() };
         let (trunk, roles) = (Lane::trunk(), BTreeMap::new());
-        let written = WrittenCheckpoint { roles: &roles, spent, trunk: WrittenFold(&trunk), version: VERSION };
+        let written = WrittenCheckpoint { version: VERSION, trunk: WrittenFold(&trunk), spent, roles: &roles };
         let mut stored = serde_json::to_value(written).unwrap();
         stored["spent"].as_object_mut().unwrap().remove("unpriced_calls").unwrap();
         let read = Checkpoint::from_bytes(stored.to_string().as_bytes()).unwrap();

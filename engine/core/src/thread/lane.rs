@@ -91,20 +91,20 @@ pub struct EdgeCount {
 /// The last step of a lane, with the compactions and the rebind that followed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
-    /// Its digest.
-    pub digest: Digest,
-    /// When it ended, in Unix milliseconds.
-    pub ended_at_ms: u64,
-    /// The role that its role was entered from, or `start`.
-    pub entered_from: String,
-    /// The role.
-    pub role: RoleName,
     /// The number of the last record.
     pub seq: u64,
-    /// Its status.
-    pub status: Status,
+    /// Its digest.
+    pub digest: Digest,
     /// The number of the step.
     pub step: u64,
+    /// The role.
+    pub role: RoleName,
+    /// Its status.
+    pub status: Status,
+    /// The role that its role was entered from, or `start`.
+    pub entered_from: String,
+    /// When it ended, in Unix milliseconds.
+    pub ended_at_ms: u64,
 }
 
 /// An element of a list that creates lanes.
