@@ -46,4 +46,5 @@ fn a_workflow_of_the_users_is_measured_with_its_script() {
     let refused = place.run(["bench", "review-loop"]).exits(2);
     assert!(refused.stderr.contains("topic"), "{refused:?}");
     place.run(["bench", "review-loop", "--steps", "20"]).exits(2);
+    place.run(["bench", "-i", "topic=tide pools"]).exits(2);
 }
