@@ -43,7 +43,8 @@ fn a_workflow_of_the_users_is_measured_with_its_script() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 
     // What the workflow lacks is told as by `run`.
-    let refused = place.run(["bench", "review-loop"]).exits(2);
-    assert!(refused.stderr.contains("topic"), "{refused:?}");
+    let refused = place.run(["bench", "describe-image"]).exits(2);
+    assert!(refused.stderr.contains("picture"), "{refused:?}");
     place.run(["bench", "review-loop", "--steps", "20"]).exits(2);
+    place.run(["bench", "-i", "topic=tide pools"]).exits(2);
 }

@@ -486,7 +486,7 @@ fn without_reasoning(spoken: Spoken, body: &str) -> Value {
 
 /// Law: a refused signature costs exactly one more request, which is not an attempt.
 #[test]
-fn reasoning_that_is_refused_is_left_out_once_and_no_retry_counts_for_it() {
+fn reasoning_that_is_refused_once_is_left_out_from_then_on_and_no_retry_counts_for_it() {
     let invalid = |spoken: Spoken| match spoken {
         Spoken::OpenAiChat => None,
         Spoken::OpenAiResponses => Some(
@@ -503,13 +503,14 @@ fn reasoning_that_is_refused_is_left_out_once_and_no_retry_counts_for_it() {
         let server = Server::reading(move |number, request| match number {
             0 => spoken.reply(&Turn::calls(&["call_1"]).thinking(1)),
             _ if request.body.contains(&spoken.opaque(1)) => Act::refusal(400, "", refusal),
+            2 => spoken.reply(&Turn::calls(&["call_2"])),
             _ => spoken.text(GOOD),
         });
         let once = FRAGILE.replace("attempts: 2", "attempts: 1");
         let said = spoken.client(&server, &once).run(&["run", "workflow.yaml", "--json"]);
         assert_eq!((said.code, retried(&said)), (Some(0), vec![]), "{spoken:?} {said:?}");
         let bodies: Vec<String> = server.requests().into_iter().map(|request| request.body).collect();
-        assert_eq!(bodies.len(), 3, "{spoken:?}");
+        assert_eq!(bodies.len(), 4, "what continues it is sent without it at once: {spoken:?}");
         assert!(bodies[1].contains(&spoken.returned(1)), "{spoken:?} {}", bodies[1]);
         let sent: Value = serde_json::from_str(&bodies[2]).unwrap();
         assert_eq!(sent, without_reasoning(spoken, &bodies[1]), "{spoken:?}");

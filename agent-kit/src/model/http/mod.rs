@@ -20,14 +20,16 @@ pub(super) mod refusal;
 mod retry_after;
 pub(super) mod sse;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::str::FromStr as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
+use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::Head;
@@ -55,6 +57,9 @@ const WHOLE_MORE_BYTES: usize = 1 << 20;
 
 /// The maximum size of a list of models. Gateways describe hundreds of them.
 const MAX_LIST_BYTES: usize = 8 << 20;
+
+/// How many requests are remembered that a server took in another form.
+const MAX_AMENDED: usize = 256;
 
 /// How much of a reply HTTP/2 keeps that is not read yet, because there is no memory for it.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -136,6 +141,17 @@ pub struct HttpModel {
     dialect: Dialect,
     /// Whether the server takes the other name for the ceiling on output tokens, having refused that of its dialect.
     has_other_ceiling: Arc<AtomicBool>,
+    /// The latest requests that the server took in another form only.
+    amended: Arc<Mutex<VecDeque<AmendedRequest>>>,
+}
+
+/// A request that the server took in this form only: one that continues it is sent so at once.
+#[derive(Debug)]
+struct AmendedRequest {
+    head: Digest,
+    /// The chain of its conversation.
+    chain: Digest,
+    form: Form,
 }
 
 impl HttpModel {
@@ -164,7 +180,30 @@ impl HttpModel {
             |key: &Secret| [key.value.as_str(), bare_key(&key.value)].map(|value| (key.name.clone(), value.to_owned()));
         let redactor = Redactor::new(secrets.flat_map(both));
         let dialect = settings.protocol.dialect(&settings.base_url);
-        Ok(Self { http, headers, settings, redactor, dialect, has_other_ceiling: Arc::default() })
+        let (has_other_ceiling, amended) = (Arc::default(), Arc::default());
+        Ok(Self { http, headers, settings, redactor, dialect, has_other_ceiling, amended })
+    }
+
+    /// The form in which a call is sent first: that of the latest request which it continues, if the server took that in
+    /// another form only.
+    fn first_form(&self, call: &ModelCall) -> Form {
+        let amended = self.amended.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = if amended.is_empty() { Vec::new() } else { call.conversation.links() };
+        let is_continued =
+            |request: &&AmendedRequest| request.head == call.head_digest && links.contains(&request.chain);
+        let form = amended.iter().rev().find(is_continued).map(|request| request.form).unwrap_or_default();
+        Form { has_other_ceiling: self.has_other_ceiling.load(Ordering::Relaxed), ..form }
+    }
+
+    fn took(&self, call: &ModelCall, form: Form) {
+        self.has_other_ceiling.fetch_or(form.has_other_ceiling, Ordering::Relaxed);
+        if form.is_without_reasoning || form.is_without_tool_files {
+            let mut amended = self.amended.lock().unwrap_or_else(PoisonError::into_inner);
+            if amended.len() == MAX_AMENDED {
+                amended.pop_front();
+            }
+            amended.push_back(AmendedRequest { head: call.head_digest, chain: call.conversation.chain(), form });
+        }
     }
 
     /// The request for `call` in that form.
@@ -224,13 +263,13 @@ impl HttpModel {
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let mut clock = Clock::new(&self.settings, call.time_left);
         let (url, protocol) = (self.url(&call.head)?, self.settings.protocol);
-        let mut form = Form { has_other_ceiling: self.has_other_ceiling.load(Ordering::Relaxed), ..Form::default() };
+        let mut form = self.first_form(call);
         let response = loop {
             let outgoing = self.outgoing(call, form);
             let request = self.http.post(url.clone()).headers(self.headers.clone()).body(protocol.body(&outgoing)?);
             let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&url, &error))?;
             if response.status().is_success() {
-                self.has_other_ceiling.fetch_or(form.has_other_ceiling, Ordering::Relaxed);
+                self.took(call, form);
                 break response;
             }
             let refusal = Refusal::read(response, &clock, &self.redactor).await;
