@@ -210,7 +210,7 @@ fn a_file_that_was_cut_or_changed_anywhere_is_refused_with_the_line() {
     refused(&place, b"{}\n", 1, "this is no export");
     refused(&place, b"\0\xff\n", 1, "this is no export");
     let count = text.lines().count();
-    refused(&place, format!("{text}{{}}\n").as_bytes(), count + 1, "behind the last line");
+    refused(&place, format!("{text}{{}}\n").as_bytes(), count + 1, "after the last line");
     refused(&place, &vec![b' '; 65 << 20], 1, "the line is too long");
     let newer = text.replacen("{\"export\":{\"format\":2}}", "{\"export\":{\"format\":3,\"new\":{}}}", 1);
     let error = piped(&place, newer.as_bytes()).exits(2).event("error");
