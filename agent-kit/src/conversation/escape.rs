@@ -80,7 +80,7 @@ fn place(line: &str) -> Option<usize> {
     BEGINNINGS.iter().any(|with| begins(with)).then(|| line.len() - begun.len())
 }
 
-/// Whether a byte is one with which the UTF-8 of one of [`OTHER_ENDS`] begins, as that of other characters may.
+/// Whether a text holds a byte with which the UTF-8 of one of [`OTHER_ENDS`] begins, as that of other characters may.
 fn may_have_other_end(text: &[u8]) -> bool {
     // Without a branch, so that the compiler compares many bytes at once.
     let begins = |byte: u8| u8::from(byte.wrapping_sub(0x0b) < 3) | u8::from(byte == 0xc2) | u8::from(byte == 0xe2);

@@ -1,7 +1,7 @@
 //! The files of a thread: `GET /api/v1/threads/THREAD/files/DIGEST`.
 //!
-//! Contents are those of whoever started the thread, or of a tool that it called, so a browser is never to take them for a page: only images have
-//! their own type, and none is sniffed or run.
+//! Contents are those of whoever started the thread, or of a tool that it called, so a browser is never to take them for
+//! a page: only images have their own type, and none is sniffed or run.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -63,11 +63,8 @@ fn of_tools(store: &dyn Read, (thread, row): (&ThreadId, &Row), wanted: Digest) 
         let Some(transcript) = transcript else { return true };
         match rebuild::object::<Transcript>(store, Kind::Transcript, transcript) {
             Ok(transcript) => {
-                let mut files = transcript.entries.into_iter().flat_map(|entry| match entry {
-                    Entry::Tool { files, .. } => files,
-                    Entry::Model { .. } | Entry::Repair { .. } => Vec::new(),
-                });
-                found = files.find(|file| file.digest == wanted);
+                let mut files = transcript.entries.iter().flat_map(Entry::files);
+                found = files.find(|file| file.digest == wanted).cloned();
             }
             Err(error) => outcome = Err(error),
         }

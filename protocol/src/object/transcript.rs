@@ -63,6 +63,16 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// The files that a tool returned with it; only its answers have some.
+    pub fn files(&self) -> &[FileRef] {
+        match self {
+            Self::Tool { files, .. } => files,
+            Self::Model { .. } | Self::Repair { .. } => &[],
+        }
+    }
+}
+
 /// A complete reply of a model, as it entered the thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

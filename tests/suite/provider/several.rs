@@ -1,6 +1,5 @@
 //! Several providers in one thread: each has its own key and its own reasoning, and none is shown those of another.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -69,6 +68,16 @@ fn server(spoken: Spoken, key: &'static str, turns: fn(usize) -> Option<Turn<'st
     })
 }
 
+/// The settings of a provider, whose key is in that variable, and of the model of that name.
+fn provided((name, key): (&str, &str), model: &str, spoken: Spoken, server: &Server) -> String {
+    let (protocol, base_url) = (spoken.name(), server.base_url());
+    let id = spoken.model().rsplit('/').next().unwrap();
+    format!(
+        "[provider.{name}]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\nkey_env = \"{key}\"\n\
+         [model.{model}]\nprovider = \"{name}\"\nmodel = \"{id}\"\n"
+    )
+}
+
 struct Ran {
     client: Client,
     /// The requests of each server.
@@ -99,14 +108,7 @@ fn run(speaking: Speaking) -> Ran {
     let mut client = Client::new(RELAY, &helps.base_url(), "none").without("OPENAI_BASE_URL");
     let mut settings = Vec::new();
     for (of, (model, name)) in ["writes", "edits", "helps"].into_iter().zip(["first", "second", "third"]).enumerate() {
-        let (spoken, base_url) = (speaking[of], servers[of].base_url());
-        let id = spoken.model().rsplit('/').next().unwrap();
-        settings.push(format!(
-            "[provider.{name}]\nprotocol = \"{}\"\nbase_url = \"{base_url}\"\nkey_env = \"{}\"\n\
-             [model.{model}]\nprovider = \"{name}\"\nmodel = \"{id}\"\n",
-            spoken.name(),
-            NAMES[of]
-        ));
+        settings.push(provided((name, NAMES[of]), model, speaking[of], servers[of]));
         client = client.with(NAMES[of], KEYS[of]);
     }
     client.own_settings(&settings.concat());
@@ -247,23 +249,12 @@ fn a_failing_test_is_fixed_by_roles_of_two_providers_and_a_fallback_to_a_third()
         .replace("  reviewer:\n    system", "  reviewer:\n    model: judges\n    system");
     std::fs::write(own.join("workflow.yaml"), text).unwrap();
     std::fs::create_dir_all(&settings).unwrap();
-    let provided = [
-        ("mends", Spoken::Anthropic, &mends),
-        ("judges", Spoken::OpenAiResponses, &judges),
-        ("helps", Spoken::Gemini, &helps),
+    let text = [
+        provided(("mends", NAMES[0]), "mends", Spoken::Anthropic, &mends),
+        provided(("judges", NAMES[1]), "judges", Spoken::OpenAiResponses, &judges),
+        provided(("helps", NAMES[2]), "helps", Spoken::Gemini, &helps),
     ];
-    let mut text = String::new();
-    for ((name, spoken, server), key) in provided.iter().zip(NAMES) {
-        let (protocol, base_url) = (spoken.name(), server.base_url());
-        let model = spoken.model().rsplit('/').next().unwrap();
-        write!(
-            text,
-            "[provider.{name}]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\nkey_env = \"{key}\"\n\
-             [model.{name}]\nprovider = \"{name}\"\nmodel = \"{model}\"\n"
-        )
-        .unwrap();
-    }
-    std::fs::write(settings.join("config.toml"), text).unwrap();
+    std::fs::write(settings.join("config.toml"), text.concat()).unwrap();
 
     let mut command = Command::new(binary());
     command.args(["run", "--trust", own.to_str().unwrap(), "--json"]).current_dir(&project);

@@ -195,7 +195,8 @@ impl HttpModel {
         Form { has_other_ceiling: self.has_other_ceiling.load(Ordering::Relaxed), ..form }
     }
 
-    fn took(&self, call: &ModelCall, form: Form) {
+    /// Remembers the form in which a call was taken, after it was refused in another.
+    fn remember(&self, call: &ModelCall, form: Form) {
         self.has_other_ceiling.fetch_or(form.has_other_ceiling, Ordering::Relaxed);
         if form.is_without_reasoning || form.is_without_tool_files {
             let mut amended = self.amended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,13 +264,16 @@ impl HttpModel {
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let mut clock = Clock::new(&self.settings, call.time_left);
         let (url, protocol) = (self.url(&call.head)?, self.settings.protocol);
-        let mut form = self.first_form(call);
+        let first_form = self.first_form(call);
+        let mut form = first_form;
         let response = loop {
             let outgoing = self.outgoing(call, form);
             let request = self.http.post(url.clone()).headers(self.headers.clone()).body(protocol.body(&outgoing)?);
             let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&url, &error))?;
             if response.status().is_success() {
-                self.took(call, form);
+                if form != first_form {
+                    self.remember(call, form);
+                }
                 break response;
             }
             let refusal = Refusal::read(response, &clock, &self.redactor).await;

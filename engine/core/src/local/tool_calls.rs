@@ -131,10 +131,7 @@ impl<'a> ToolRunner<'a> {
 
     /// The files that a turn's transcript names: the step needs their contents.
     fn named_files(&self, turn: &TurnReply) -> Result<Vec<Object>, Fault> {
-        let named = turn.transcript.entries.iter().flat_map(|entry| match entry {
-            Entry::Tool { files, .. } => files.as_slice(),
-            Entry::Model { .. } | Entry::Repair { .. } => &[],
-        });
+        let named = turn.transcript.entries.iter().flat_map(Entry::files);
         let digests: BTreeSet<Digest> = named.map(|file| file.digest).collect();
         let object = |digest| {
             let unknown = || {

@@ -50,8 +50,7 @@ impl Answer {
         let is_rewritten = |entry: &Entry| matches!(entry, Entry::Model { asked: Some(_), .. });
         let is_whole = matches!(entries.last(), Some(Entry::Model { reply, .. }) if reply.finish == Finish::Stop);
         // The store of another thread does not hold the files that its tools returned.
-        let has_files = |entry: &Entry| matches!(entry, Entry::Tool { files, .. } if !files.is_empty());
-        if entries.iter().any(has_files) {
+        if entries.iter().any(|entry| !entry.files().is_empty()) {
             return None;
         }
         if turn.fallback.is_some() || !is_whole || turn.answer.trim().is_empty() || entries.iter().any(is_rewritten) {
