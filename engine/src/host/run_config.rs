@@ -192,17 +192,27 @@ impl RunSpec {
         at: u64,
         request: &ForkRequest,
     ) -> Result<ThreadId, Failure> {
-        if let Some(edited) = &request.edited {
-            self.read_keys(&edited.workflow).await?;
+        self.read_keys_for(request).await?;
+        Ok(engine.fork(thread, at, request, &self.of_beginning()).await?)
+    }
+
+    /// The keys of the providers that a fork asks, so that they are known.
+    async fn read_keys_for(&self, request: &ForkRequest) -> Result<(), Failure> {
+        match &request.edited {
+            Some(edited) => self.read_keys(&edited.workflow).await,
+            None => Ok(()),
         }
+    }
+
+    /// What decides how a thread begins, before anything is called.
+    pub(crate) fn of_beginning(&self) -> RunConfig {
         let Equipment { settings, resources, .. } = &*self.equipment;
-        let run_config = RunConfig {
+        RunConfig {
             redactor: Arc::new(resources.redactor()),
             files: settings.files.clone(),
             imposed: imposed(settings),
             ..RunConfig::default()
-        };
-        Ok(engine.fork(thread, at, request, &run_config).await?)
+        }
     }
 }
 

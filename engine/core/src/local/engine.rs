@@ -24,7 +24,7 @@ use super::limits::{self, RaisedLimits};
 use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
 use super::resume_hint::ResumeHint;
-use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
+use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, StopKind, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log, take_files};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
@@ -33,7 +33,7 @@ use crate::hook::{KeySpace, NoPast, Past, Registry};
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::secret::Secret;
-use crate::store::{self, CancelOutcome, Commit, Row, Status, StepStore, ThreadDrivers};
+use crate::store::{self, CancelOutcome, Commit, Parent, Row, Status, StepStore, ThreadDrivers};
 use crate::thread::{Action, Definition, Ending, Input, Machine, Notice, Object, Origin};
 
 /// How long to wait for a stopping run: the longest that draining takes.
@@ -144,12 +144,45 @@ impl Engine {
         thread: ThreadId,
         above: Option<ParentVisit>,
     ) -> Result<ThreadHandle, Error> {
+        let parent = above.as_ref().map(|above| above.parent.clone());
+        let Beginning { workflow, graph, origin, machine, first, commit } =
+            self.beginning(new, &run_config, &thread, parent)?;
+        let row = commit.row.clone();
+        let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
+        let told =
+            (Arc::new(NoPast) as Arc<dyn Past>, position, row.parent.as_ref().map(|parent| parent.thread.clone()));
+        let ready = self.ready(&thread, workflow, (graph, run_config), (&origin, above), told)?;
+        let driven = self.drive(&thread)?;
+        self.parts.store.commit(commit).await?;
+        let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
+        let PreparedRun { parts, topic, events, .. } = ready;
+        let run = Run { parts, row, origin, machine, first, may_be_journaled: false, answer: None };
+        self.run(run, driven, started, (topic, events))
+    }
+
+    /// The first commit of a new thread, which is not stored: whoever stores it can have the thread
+    /// [resumed](Self::resume), also by another engine. Of `run_config` the redactor, the rules of files, the hooks and
+    /// the ceilings count.
+    ///
+    /// # Errors
+    /// If the definition cannot be run.
+    pub fn compose(&self, new: NewThread, run_config: &RunConfig, thread: &ThreadId) -> Result<Commit, Error> {
+        Ok(self.beginning(new, run_config, thread, None)?.commit)
+    }
+
+    fn beginning(
+        &self,
+        new: NewThread,
+        run_config: &RunConfig,
+        thread: &ThreadId,
+        parent: Option<Parent>,
+    ) -> Result<Beginning, Error> {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace, labels } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
         let rules = Some((&run_config.files, &*run_config.redactor));
         let files = take_files(&workflow, &mut input, rules, &*parts.store)?;
-        self.redactors(&graph, &run_config)?.input.value(&mut input);
+        self.redactors(&graph, run_config)?.input.value(&mut input);
         let (start, objects) = commits::definition(&workflow, &policy, input)?;
         let [workflow_digest, policy_digest, start_digest] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
@@ -161,14 +194,11 @@ impl Engine {
             started_at_ms: parts.env.now_ms(),
             ..Origin::default()
         };
-        let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
-        let parent = above.as_ref().map(|above| above.parent.clone());
-        let told = (Arc::new(NoPast) as Arc<dyn Past>, position, parent.as_ref().map(|parent| parent.thread.clone()));
-        let ready = self.ready(&thread, workflow, (graph, run_config), (&origin, above), told)?;
-        let definition = ready.definition(start_digest, Arc::new(start.input));
-        let mut machine = Machine::new(definition, 1);
-        let begun = ready.steps(&*parts.store, start_digest)?;
-        let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &begun);
+        let limits = run_config.ceilings.over(&graph.policy().limits);
+        let input = Arc::new(start.input);
+        let mut machine = Machine::new(Definition { graph: Arc::clone(&graph), start: start_digest, input, limits }, 1);
+        let steps = Steps::new(&*parts.store, thread.clone(), start_digest, &workflow)?;
+        let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &steps);
         let told = first.iter().filter_map(|action| match action {
             Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
             _ => None,
@@ -190,14 +220,9 @@ impl Engine {
             checkpoint: machine.checkpoint().map_err(Error::Fault)?,
             origin: origin.to_bytes()?,
         };
-        let driven = self.drive(&thread)?;
         let objects = objects.into_iter().chain(files).collect();
-        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
-        parts.store.commit(commit).await?;
-        let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        let PreparedRun { parts, topic, events, .. } = ready;
-        let run = Run { parts, row, origin, machine, first, may_be_journaled: false, answer: None };
-        self.run(run, driven, started, (topic, events))
+        let commit = Commit { objects, ..Commit::of_row(thread.clone(), row) };
+        Ok(Beginning { workflow, graph, origin, machine, first, commit })
     }
 
     /// Continues a thread that stopped. `run_config` is called once the workflow is known; `file` and `script`
@@ -459,6 +484,23 @@ impl Engine {
         true
     }
 
+    /// Lets the calls of a thread that runs in this process end, and begins no other; the thread can be resumed.
+    pub fn drain(&self, thread: &ThreadId) {
+        let running = self.parts.running.all().get(thread).cloned();
+        if let Some(stopper) = running {
+            stopper.stop_as(StopKind::Draining);
+        }
+    }
+
+    /// Breaks off a thread in this process that another one drives now, without writing its row, and waits until it has
+    /// ended here.
+    pub async fn abandon(&self, thread: &ThreadId) {
+        let running = self.parts.running.all().get(thread).cloned();
+        let Some(stopper) = running else { return };
+        stopper.stop_as(StopKind::Abandon);
+        let _ = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+    }
+
     /// Stops all runs in this process, and waits until they have ended; the threads can be resumed.
     pub async fn stop_all(&self) {
         let all: Vec<Stopper> = self.parts.running.all().values().cloned().collect();
@@ -595,6 +637,18 @@ fn priced(
         }
     }
     Ok(())
+}
+
+/// A new thread, of which nothing is stored.
+struct Beginning {
+    workflow: Workflow,
+    graph: Arc<Graph>,
+    origin: Origin,
+    machine: Machine,
+    /// The machine's first actions.
+    first: Vec<Action>,
+    /// What has to be stored before anything else of the thread.
+    commit: Commit,
 }
 
 /// The parts of a run, before anything is stored.

@@ -451,6 +451,23 @@ impl Engine {
         request: &ForkRequest,
         run_config: &RunConfig,
     ) -> Result<ThreadId, Error> {
+        let commit = self.compose_fork(thread, at, request, run_config)?;
+        let new = commit.thread.clone();
+        self.parts.store.commit(commit).await?;
+        Ok(new)
+    }
+
+    /// The only commit that makes a fork, which is not stored: see [`fork`](Self::fork).
+    ///
+    /// # Errors
+    /// Those of [`fork`](Self::fork).
+    pub fn compose_fork(
+        &self,
+        thread: &ThreadId,
+        at: u64,
+        request: &ForkRequest,
+        run_config: &RunConfig,
+    ) -> Result<store::Commit, Error> {
         let store = &*self.parts.store;
         let (row, origin) = row_of(store, thread)?;
         if at == 0 || at > row.seq {
@@ -487,8 +504,7 @@ impl Engine {
             (None, None) => store::Commit::of_row(new.clone(), Row { version: 1, ..fork }),
         };
         let objects = self.objects_of(&commit, (thread, &row))?;
-        self.parts.store.commit(store::Commit { thread: new.clone(), objects, ..commit }).await?;
-        Ok(new)
+        Ok(store::Commit { thread: new, objects, ..commit })
     }
 
     /// All objects that the row of a new fork names, and the files of its input. The rows that it was made from may

@@ -11,6 +11,7 @@ use rondo_protocol::event;
 use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Note};
 use rondo_protocol::{Digest, Value, canonical};
+use serde::{Deserialize, Serialize};
 
 use super::journal::ApprovalDecision;
 use super::stop::until_stopped;
@@ -21,7 +22,7 @@ use crate::shown_call::ShownCall;
 use crate::thread::{Answered, OpenForm, VisitEnd};
 
 /// A person's answer to a form.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PersonAnswer {
     /// The child thread whose form it is; `None` for the thread's own.
     pub thread: Option<ThreadId>,
@@ -36,7 +37,8 @@ pub struct PersonAnswer {
 }
 
 /// Who answers a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answerer {
     /// A person, by the name of their account.
     Person(String),
@@ -45,7 +47,8 @@ pub enum Answerer {
 }
 
 /// What a person said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PersonSaid {
     /// The answer of a role of `kind: human`.
     Form(FilledForm),
@@ -59,7 +62,7 @@ pub enum PersonSaid {
 }
 
 /// A form that was filled in.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilledForm {
     /// The status.
     pub status: Status,
