@@ -14,6 +14,7 @@ use rondo_settings::trust;
 use rondo_store as store;
 use rondo_store::Read;
 use rondo_store::folder::{self, FolderState, Owner};
+use rondo_store::replicated::is_copy;
 use rondo_store::shared_store;
 
 use super::consent::{Answer, ConsentSource, real};
@@ -100,7 +101,11 @@ fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
     // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
     let before = DrivenThreads::of(at)?;
     let (reader, opened) = store::RocksReader::open(at)?;
-    let driven = if before == DrivenThreads::Unknown { before } else { before.or(DrivenThreads::of(at)?) };
+    let driven = match before {
+        DrivenThreads::Unknown => before,
+        _ if is_copy(&reader)? => DrivenThreads::Unknown,
+        before @ DrivenThreads::These(_) => before.or(DrivenThreads::of(at)?),
+    };
     Ok(Some((StoreView { store: Box::new(reader), driven }, opened.notices)))
 }
 

@@ -17,6 +17,7 @@ mod lock;
 mod manifest;
 mod recovery;
 pub mod repair;
+pub mod replicated;
 mod reserve;
 mod rocks;
 pub mod shared_store;

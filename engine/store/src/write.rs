@@ -139,7 +139,7 @@ pub(crate) struct EncodedCommit {
 }
 
 impl EncodedCommit {
-    fn new(commit: Commit, durability: Durability) -> Result<Self, Error> {
+    pub(crate) fn new(commit: Commit, durability: Durability) -> Result<Self, Error> {
         commit.check()?;
         let header = commit.header();
         let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;

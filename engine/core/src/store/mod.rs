@@ -18,6 +18,7 @@ pub mod references;
 mod row;
 pub mod tables;
 mod thread_drivers;
+mod write_log;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -32,6 +33,7 @@ pub use error::{Damage, Error, if_damaged};
 pub use memory::MemoryStore;
 pub use row::{Base, LaneRow, Parent, Raised, Row, Status, rows_after};
 pub use thread_drivers::{CancelOutcome, ThreadDrivers};
+pub use write_log::{Replica, WriteLog};
 
 use std::ops::RangeInclusive;
 

@@ -1,0 +1,232 @@
+//! A store whose writes are durable in a log elsewhere. It is a copy of that log to read from.
+//!
+//! Laws. A write of a thread goes to the log first and is written here when it comes back, so that nothing is here that
+//! is not in the log. Entries are written in order, each once: a crash between an entry and its numbers leaves one that
+//! is written again, and then changes nothing. Nothing is synced here, because a copy that lost its end reads the log
+//! again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, ThreadId};
+use serde::{Deserialize, Serialize};
+
+use crate::shared_store::SharedStore;
+use crate::tables::Change;
+use crate::write::EncodedCommit;
+use crate::{
+    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, StepStore as _, Tables,
+    ThreadDrivers, Visited, Write, WriteLog, WriteStore,
+};
+
+/// The version of a write in a log. A reader knows older ones.
+const VERSION: u8 = 1;
+
+/// The key space of the number of entries that a store holds, by the thread at the root.
+const POSITIONS: &str = "replica";
+
+/// A write as a log holds it, after its version, in postcard's encoding.
+#[derive(Debug, Serialize, Deserialize)]
+enum LoggedWrite {
+    Commit {
+        header: CommitHeader,
+        changes: Vec<Change>,
+        clear_journal: Vec<LanePath>,
+        closed: Vec<LanePath>,
+        link: Vec<u8>,
+    },
+    Records {
+        thread: ThreadId,
+        records: Vec<JournalRecord>,
+    },
+}
+
+impl LoggedWrite {
+    fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        postcard::to_extend(self, vec![VERSION]).map_err(|error| Error::Malformed { what: error.to_string() })
+    }
+
+    fn read(bytes: &[u8]) -> Result<Write, Error> {
+        let damaged = |what: String| Error::from(Damage::new(format!("an entry of the log is no write: {what}")));
+        let (version, rest) = bytes.split_first().ok_or_else(|| damaged("it is empty".to_owned()))?;
+        if *version != VERSION {
+            return Err(Error::Version { form: "write in a log".into(), found: *version, known: VERSION });
+        }
+        Ok(match postcard::from_bytes(rest).map_err(|error| damaged(error.to_string()))? {
+            Self::Commit { header, changes, clear_journal, closed, link } => Write::Commit(Box::new(EncodedCommit {
+                header,
+                changes,
+                clear_journal,
+                must_sync: false,
+                closed,
+                link,
+            })),
+            Self::Records { thread, records } => Write::Records { thread, records, sync: false },
+        })
+    }
+}
+
+/// A commit as a log holds it, for whoever begins a thread.
+///
+/// # Errors
+/// [`Error::Malformed`] if the store would refuse it.
+pub fn logged(commit: Commit) -> Result<Vec<u8>, Error> {
+    of_commit(EncodedCommit::new(commit, Durability::Sync)?).to_bytes()
+}
+
+fn of_commit(commit: EncodedCommit) -> LoggedWrite {
+    let EncodedCommit { header, changes, clear_journal, must_sync: _, closed, link } = commit;
+    LoggedWrite::Commit { header, changes, clear_journal, closed, link }
+}
+
+/// A store that holds what it was given of logs.
+#[derive(Clone)]
+pub struct Copied(pub SharedStore);
+
+impl Copied {
+    async fn apply_all(&self, root: &ThreadId, pieces: Range<u64>, writes: Vec<Vec<u8>>) -> Result<(), Error> {
+        let position = self.position(root)?;
+        if pieces.end <= position {
+            return Ok(());
+        }
+        if pieces.start != position {
+            let what =
+                format!("the log of thread {root} goes on at piece {}; the store holds {position}", pieces.start);
+            return Err(Damage::new(what).of_thread(root).into());
+        }
+        let writes: Vec<Write> = writes.iter().map(|write| LoggedWrite::read(write)).collect::<Result<_, _>>()?;
+        // What a thread wrote before a commit that is here is here too, and records would come back that it has cleared.
+        let mut stored: BTreeMap<ThreadId, usize> = BTreeMap::new();
+        for (number, write) in writes.iter().enumerate() {
+            if let Some(thread) = write.thread().filter(|_| matches!(write, Write::Commit(_)))
+                && write.is_stored(&self.0)?
+            {
+                stored.insert(thread.clone(), number);
+            }
+        }
+        for (number, write) in writes.into_iter().enumerate() {
+            let is_stored = write.thread().and_then(|thread| stored.get(thread)).is_some_and(|last| number <= *last);
+            if !is_stored {
+                self.0.submit(write).await.map_err(|error| diverged(root, error))?;
+            }
+        }
+        let position = pieces.end.to_be_bytes().to_vec();
+        self.0.put_hook_value(POSITIONS, root.as_str().as_bytes().to_vec(), Some(position)).await
+    }
+}
+
+fn diverged(root: &ThreadId, error: Error) -> Error {
+    match error {
+        Error::Conflict { thread } => {
+            let what = format!("the log of thread {root} does not continue what the store holds of thread {thread}");
+            Damage::new(what).of_thread(root).into()
+        }
+        other => other,
+    }
+}
+
+impl Replica for Copied {
+    fn position(&self, root: &ThreadId) -> Result<u64, Error> {
+        let stored = self.0.hook_value(POSITIONS, root.as_str().as_bytes())?;
+        let Some(bytes) = stored else { return Ok(0) };
+        let bytes = bytes.try_into().map_err(|_| Damage::new("the number of entries of a log is no number"))?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    fn apply<'a>(
+        &'a self,
+        root: &'a ThreadId,
+        pieces: Range<u64>,
+        writes: Vec<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.apply_all(root, pieces, writes))
+    }
+}
+
+/// Whether a store is a copy of logs: who drives its threads is then not known to it.
+///
+/// # Errors
+/// Those of reading it.
+pub fn is_copy(store: &(impl Read + ?Sized)) -> Result<bool, Error> {
+    Ok(!store.hook_values(POSITIONS, &[], 1)?.is_empty())
+}
+
+/// A store whose threads are written to a log.
+#[derive(Clone)]
+pub struct ReplicatedStore {
+    local: SharedStore,
+    log: Arc<dyn WriteLog>,
+}
+
+impl ReplicatedStore {
+    pub fn new(local: SharedStore, log: Arc<dyn WriteLog>) -> Self {
+        Self { local, log }
+    }
+}
+
+impl WriteStore for ReplicatedStore {
+    fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
+        let (logged, needs, urgent) = match write {
+            Write::Commit(commit) => {
+                let needs = commit.header.needs.clone();
+                (of_commit(*commit), needs, true)
+            }
+            Write::Records { thread, records, sync } => (LoggedWrite::Records { thread, records }, Vec::new(), sync),
+            // What belongs to no thread is this store's own.
+            other => return self.local.submit(other),
+        };
+        let thread = match &logged {
+            LoggedWrite::Commit { header, .. } => &header.thread,
+            LoggedWrite::Records { thread, .. } => thread,
+        };
+        match logged.to_bytes() {
+            Ok(bytes) => self.log.append(thread, &needs, bytes, urgent),
+            Err(error) => Box::pin(future::ready(Err(error))),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Sync
+    }
+
+    fn has_room(&self) -> bool {
+        WriteStore::has_room(&self.local)
+    }
+}
+
+crate::step_store!(ReplicatedStore);
+
+impl Tables for ReplicatedStore {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.local.get(family, key)
+    }
+
+    fn range(
+        &self,
+        family: Family,
+        keys: Range<Vec<u8>>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
+    ) -> Result<(), Error> {
+        self.local.range(family, keys, visit)
+    }
+}
+
+impl ThreadDrivers for ReplicatedStore {
+    fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
+        self.local.drive(thread)
+    }
+
+    fn release(&self, thread: &ThreadId) {
+        self.local.release(thread);
+    }
+
+    fn cancel(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
+        self.local.cancel(thread)
+    }
+}
+
+#[cfg(test)]
+mod tests;
