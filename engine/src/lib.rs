@@ -27,6 +27,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "restate")]
+#[doc(hidden)]
+pub mod cluster;
 #[doc(hidden)]
 pub mod failure;
 #[doc(hidden)]

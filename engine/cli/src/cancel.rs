@@ -2,7 +2,10 @@
 
 use rondo::core::Cancelled;
 
-use super::find_thread::find_thread_in;
+use rondo::store::Read;
+
+use super::find_thread::{find_thread, find_thread_in, root};
+use super::on::{self, OnArgs};
 use super::runner::{Task, Writing, run_task};
 use super::store_access::existing_store_at;
 use super::{Exit, Failure, Output, StoreArgs, json};
@@ -15,9 +18,16 @@ pub struct CancelArgs {
     thread: String,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    on: OnArgs,
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
+    if let Some(cluster) = args.on.cluster()? {
+        let find = |store: &dyn Read| root(store, find_thread(store, &args.thread)?);
+        let ((thread, _), writing) = on::found(&cluster, (&args.on, &args.store), find, output)?;
+        return on::cancel(cluster, thread, writing, output);
+    }
     let (rondo, store, durability) = args.store.trusted(output)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();

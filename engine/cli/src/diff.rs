@@ -3,7 +3,7 @@
 use rondo::views::diff::Comparison;
 
 use super::find_thread::{find_thread, find_thread_in};
-use super::{Exit, Failure, Output, StoreArgs, Style, json};
+use super::{Exit, Failure, Output, ReadArgs, Style, json};
 
 mod text;
 
@@ -18,7 +18,7 @@ pub struct DiffArgs {
     /// The thread to compare it with
     b: String,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {

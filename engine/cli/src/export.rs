@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use super::find_thread::find_thread;
 use super::store_access::{existing_store_at, seal_of};
-use super::{Exit, Failure, Output, StoreArgs, settings_files};
+use super::{Exit, Failure, Output, ReadArgs, settings_files};
 
 /// How many bytes are written to stdout at a time.
 const WRITE_BYTES: usize = 64 << 10;
@@ -30,11 +30,11 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings_files::settings(&args.store.flags())?;
+    let settings = settings_files::settings(&args.store.flags()?)?;
     let seal = seal_of(&settings)?;
     let view = existing_store_at(&settings.store.value)?;
     let store = view.store.as_ref();

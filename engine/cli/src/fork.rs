@@ -22,7 +22,7 @@ use super::run::run_thread;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
-use super::{Exit, Failure, Output, workflow, working_folder};
+use super::{Exit, Failure, Output, ReadArgs, on, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -73,7 +73,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok((thread, row, request, plan))
     };
     if args.dry_run {
-        let view = args.run.store.existing()?;
+        let view = ReadArgs { store: args.run.store.clone(), on: args.run.on.clone() }.existing()?;
         let (thread, row, request, plan) = planned(view.store.as_ref())?;
         output.show(&fork_line(&thread, &plan), || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
         return Ok(Exit::Done);
@@ -87,6 +87,9 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let subject = ContinueTarget::Fork(loaded.as_ref());
     let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
+    if let Some(cluster) = args.run.on.cluster()? {
+        return on::fork(cluster, thread, (request, plan, run_spec), writing, &args.run, output);
+    }
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
     show_task(task, writing, &args.run.view, output)
 }

@@ -38,6 +38,7 @@ mod local_servers;
 mod mcp;
 mod messages;
 mod named_command;
+mod on;
 mod output;
 mod output_file;
 mod person;
@@ -76,6 +77,8 @@ mod upkeep_bar;
 mod usage;
 mod validate;
 mod verify;
+#[cfg(feature = "restate")]
+mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -128,16 +131,16 @@ struct CommandLine {
 
 /// The verbs, each with its arguments and what runs it.
 macro_rules! verbs {
-    ($($verb:ident($args:ty) => $run:path,)*) => {
+    ($($(#[$attribute:meta])* $verb:ident($args:ty) => $run:path,)*) => {
         #[derive(Debug, Subcommand)]
         enum Verb {
-            $($verb(Box<$args>),)*
+            $($(#[$attribute])* $verb(Box<$args>),)*
         }
 
         impl Verb {
             fn run(self, output: &mut Output) -> Result<Exit, Failure> {
                 match self {
-                    $(Self::$verb(args) => $run(&args, output),)*
+                    $($(#[$attribute])* Self::$verb(args) => $run(&args, output),)*
                 }
             }
         }
@@ -181,6 +184,8 @@ verbs! {
     Doctor(doctor::DoctorArgs) => doctor::doctor,
     Bench(bench::BenchArgs) => bench::bench,
     Completions(completions::CompletionsArgs) => completions::completions,
+    #[cfg(feature = "restate")]
+    Worker(worker::WorkerArgs) => worker::worker,
 }
 
 /// Which store a verb uses.
@@ -228,6 +233,37 @@ impl StoreArgs {
         let settings = rondo.operator().files.in_force()?;
         let store = trusted_store(&settings, by)?;
         Ok((rondo, store, settings.durability.value))
+    }
+}
+
+/// Which threads a verb reads: those of a store, or of a cluster, of which the store is then a copy.
+#[derive(Debug, Clone, Default, Args)]
+struct ReadArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    on: on::OnArgs,
+}
+
+impl ReadArgs {
+    /// The options of the store, which is brought up to the cluster if there is one.
+    fn flags(&self) -> Result<Flags, Failure> {
+        self.on.copied(self.store.flags())
+    }
+
+    /// As [`StoreArgs::folder`].
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        Ok(settings_files::settings(&self.flags()?)?.store.value)
+    }
+
+    /// As [`StoreArgs::view`].
+    fn view(&self) -> Result<Option<StoreView>, Failure> {
+        view_store_at(&self.folder()?)
+    }
+
+    /// As [`StoreArgs::existing`].
+    fn existing(&self) -> Result<StoreView, Failure> {
+        existing_store_at(&self.folder()?)
     }
 }
 

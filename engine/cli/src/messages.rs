@@ -16,7 +16,7 @@ use rondo::views::request::RequestLine;
 use super::find_thread::find_thread_in;
 use super::step_filter::{FilterArgs, known_role};
 use super::{Exit, Failure, Output, in_flight};
-use super::{StoreArgs, json};
+use super::{ReadArgs, json};
 
 /// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
@@ -39,7 +39,7 @@ pub struct MessagesArgs {
     )]
     visit: Option<u64>,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {

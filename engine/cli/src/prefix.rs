@@ -16,7 +16,7 @@ use super::find_thread::{find_thread, find_thread_in};
 use super::settings_files::settings;
 use super::spending::cost_cell;
 use super::store_access::existing_store_at;
-use super::{Exit, Failure, Output, StoreArgs, json};
+use super::{Exit, Failure, Output, ReadArgs, json};
 
 /// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;
@@ -43,11 +43,11 @@ pub struct PrefixArgs {
     #[arg(long)]
     histories: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&args.store.flags())?;
+    let settings = settings(&args.store.flags()?)?;
     let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;

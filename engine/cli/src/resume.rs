@@ -16,6 +16,7 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::changed_file::notice;
 use super::find_thread::{find_thread, find_unfinished, root};
+use super::on::{self, OnArgs};
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run::ScriptArgs;
@@ -27,7 +28,7 @@ use super::{StoreArgs, json, working_folder};
 
 /// What happens with tool calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum InDoubtChoice {
+pub(super) enum InDoubtChoice {
     /// Make them again, with the same idempotency key
     Retry,
     /// Tell the model that the outcome is unknown
@@ -60,15 +61,17 @@ pub struct ContinueArgs {
     /// A thread's id, a prefix of one, or `last` [default: the only one that has not ended]
     pub(super) thread: Option<String>,
     #[command(flatten)]
-    script: ScriptArgs,
+    pub(super) script: ScriptArgs,
     /// What to do with tool calls whose effect is unknown
     #[arg(long, value_enum, value_name = "WHAT")]
-    in_doubt: Option<InDoubtChoice>,
+    pub(super) in_doubt: Option<InDoubtChoice>,
     /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
     #[arg(long = "limit", value_name = "KEY=VALUE")]
-    limits: Vec<String>,
+    pub(super) limits: Vec<String>,
     #[command(flatten)]
     pub(super) store: StoreArgs,
+    #[command(flatten)]
+    pub(super) on: OnArgs,
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
@@ -93,6 +96,10 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
+    if let Some(cluster) = run.on.cluster()? {
+        let ((thread, _), writing) = on::found(&cluster, (&run.on, &run.store), find, output)?;
+        return on::resume(cluster, thread, writing, run, output);
+    }
     let (thread, mut run_spec, writing) = prepare(run, ContinueTarget::Thread, find, output)?;
     // A child continues the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
@@ -131,7 +138,8 @@ pub(super) fn continuing<T>(
 ) -> Result<(T, RunSpec, Writing), Failure> {
     let here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
-    let rondo = super::rondo(&args.store.flags(), by, approvers(is_attended))?;
+    let flags = args.on.copied(args.store.flags())?;
+    let rondo = super::rondo(&flags, by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
     let own = trusted_store(&settings, by)?;

@@ -18,6 +18,7 @@ use super::approval::approvers;
 use super::batch::{self, BatchArgs};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
+use super::on::{self, OnArgs};
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
@@ -44,6 +45,8 @@ pub struct RunArgs {
     script: ScriptArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    on: OnArgs,
     /// What an acknowledged step survives: sync a power loss, log a crash of the process
     #[arg(long, value_parser = choice([("sync", Durability::Sync), ("log", Durability::Log)]))]
     durability: Option<Durability>,
@@ -96,7 +99,8 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
     let _here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
-    let rondo = super::rondo(&Flags { durability: args.durability, ..args.store.flags() }, by, approvers(is_attended))?;
+    let flags = args.on.flags(Flags { durability: args.durability, ..args.store.flags() })?;
+    let rondo = super::rondo(&flags, by, approvers(is_attended))?;
     rondo.operator().files.refuse_unsafe()?;
     let new = rondo.workflow(&args.workflow)?;
     let loaded = new.loaded();
@@ -131,6 +135,14 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         return dry_run::show(&checked, new, &run_spec, output);
     }
     let draft = new.draft()?;
+    if let Some(cluster) = args.on.cluster()? {
+        let Inputs::One(input) = inputs else {
+            let failure = Failure::new(Code::InvalidInput, "the lines of a batch are run here, not on a cluster");
+            return Err(failure.with_hint("start each line with `rondo run`, or leave `--on` out"));
+        };
+        let to_open = rondo.store_to_open(&draft.settings)?;
+        return on::begin(cluster, (draft, input, &args.script), Writing { rondo, to_open }, &args.view, output);
+    }
     let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
     let prepared = prepare(&rondo, &args.workflow, draft);
     let prepared = prepared.map_err(|failure| match advised {

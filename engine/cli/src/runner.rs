@@ -45,6 +45,7 @@ pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
 /// The library and the output of one task.
 pub struct TaskContext {
     pub rondo: Rondo,
+    pub host: Host,
     pub engine: Engine,
     number: u32,
     stop: CancellationToken,
@@ -55,6 +56,19 @@ impl TaskContext {
     /// Shows the output of a hook kind's verb.
     pub async fn said(&self, said: SubcommandOutput) {
         self.send(Update::Said(said)).await;
+    }
+
+    /// Shows an event. Returns whether anybody looks.
+    pub async fn event(&self, event: Event) -> bool {
+        self.send(Update::Event(Box::new(event))).await
+    }
+
+    /// Ready when the process receives a signal to stop, or nobody looks any more.
+    pub async fn left(&self) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.updates.closed() => {}
+        }
     }
 
     /// Shows the end of a thread that does not run in this process.
@@ -90,11 +104,7 @@ impl TaskContext {
                         break;
                     }
                 }
-                () = self.stop.cancelled(), if !is_stopping => {
-                    is_stopping = true;
-                    stopper.stop();
-                }
-                () = self.updates.closed(), if !is_stopping => {
+                () = self.left(), if !is_stopping => {
                     is_stopping = true;
                     stopper.stop();
                 }
@@ -186,7 +196,7 @@ pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output)
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
 pub(super) fn spawn(
-    Session { rondo, engine, .. }: Session,
+    Session { rondo, host, engine, .. }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
@@ -201,8 +211,8 @@ pub(super) fn spawn(
                 break;
             }
             while running.try_join_next().is_some() {}
-            let (rondo, engine) = (rondo.clone(), engine.clone());
-            let context = TaskContext { rondo, engine, number, stop: stop.clone(), updates: updates.clone() };
+            let (rondo, host, engine) = (rondo.clone(), host.clone(), engine.clone());
+            let context = TaskContext { rondo, host, engine, number, stop: stop.clone(), updates: updates.clone() };
             let updates = updates.clone();
             running.spawn(async move {
                 let _permit = permit;

@@ -29,7 +29,7 @@ use super::named_command::hinted;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
-use super::{Exit, Failure, Output, StoreArgs, json};
+use super::{Exit, Failure, Output, ReadArgs, json};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub struct ShowArgs {
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {

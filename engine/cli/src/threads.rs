@@ -10,7 +10,7 @@ use rondo::views::since::{Since, since};
 use super::in_flight::totals_cell;
 use super::store_access::StoreView;
 use super::table::{Column, Table};
-use super::{Exit, Failure, Output, StoreArgs, Style, json, thread_row};
+use super::{Exit, Failure, Output, ReadArgs, Style, json, thread_row};
 
 /// How many rows are read at a time where the newest come first.
 const PAGE: usize = 256;
@@ -47,7 +47,7 @@ pub struct ThreadsArgs {
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<usize>,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub(super) fn status(text: &str) -> Result<Status, String> {

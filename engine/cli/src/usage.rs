@@ -12,7 +12,7 @@ use rondo::views::since::{Since, since};
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
 use super::find_thread::find_thread;
-use super::{Exit, Failure, Output, StoreArgs, choice, json};
+use super::{Exit, Failure, Output, ReadArgs, choice, json};
 
 /// Add up calls, tokens, money, and what hooks saved
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct UsageArgs {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ReadArgs,
 }
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {

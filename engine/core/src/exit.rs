@@ -115,8 +115,8 @@ impl Exit {
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::ToolInDoubt, _) => Self::InDoubt,
             (Code::HookProgramUnknown | Code::HookDenied | Code::TokenUnusable, _) | (_, 17) => Self::Denied,
-            (Code::HookVerb, _) => Self::Invalid,
-            (Code::WriteFailed | Code::InternalFault | Code::RecordingFailed, _) | (_, 13 | 15 | 16) => {
+            (Code::HookVerb | Code::ClusterAddress, _) => Self::Invalid,
+            (Code::WriteFailed | Code::InternalFault | Code::RecordingFailed, _) | (_, 13 | 15 | 16 | 21) => {
                 Self::InputOutput
             }
             (_, 12) => Self::Limit,

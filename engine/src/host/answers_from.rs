@@ -74,18 +74,28 @@ impl AnswersFrom {
     /// # Errors
     /// If it cannot be read, or does not fit the workflow's roles.
     pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<ReplaySource, Failure> {
-        let script = match (self, folder) {
-            (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
-            (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
-            (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
-            _ => None,
-        };
+        let script = self.script_text(folder)?;
         let recorded = match self {
             Self::Recording(file) => Some(Recording::read(file, here)?),
             _ => None,
         };
         let script = script.map(|(file, text)| checked_script(&file, &text, workflow, here)).transpose()?;
         Ok(ReplaySource { script, recorded })
+    }
+}
+
+impl AnswersFrom {
+    /// The text of a script and its file, for a workflow whose file is in `folder`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn script_text(&self, folder: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
+        Ok(match (self, folder) {
+            (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
+            (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
+            (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
+            _ => None,
+        })
     }
 }
 

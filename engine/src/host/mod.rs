@@ -36,6 +36,7 @@ use rondo_core::local::{Engine, Running};
 use rondo_core::secret::Secret;
 
 use rondo_store as store;
+use rondo_store::replicated::{Copied, ReplicatedStore};
 pub use rondo_store::shared_store::Opening;
 use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
@@ -60,16 +61,28 @@ impl Host {
         env: Arc<dyn Env>,
         registry: Registry,
     ) -> Result<(Self, Vec<String>), store::Error> {
-        let running = Arc::new(Running::default());
-        let (cancelled, lost) = (Arc::clone(&running), Arc::clone(&running));
-        let own_threads = OwnThreads {
-            cancel: Box::new(move |thread| cancelled.cancel(thread)),
-            taken_over: Box::new(move |thread| lost.abandon(thread)),
-        };
-        let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
-        let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
+        let (running, shared, notices) = opened(opening).await?;
         let engine = Engine::shared(Arc::new(shared.clone()), running, env, registry);
         Ok((Self { engine, shared: Some(shared) }, notices))
+    }
+
+    /// The same, whose threads are written to a log; their store is a copy of it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open_replicated(
+        opening: Opening,
+        env: Arc<dyn Env>,
+        registry: Registry,
+        log: Arc<dyn store::WriteLog>,
+    ) -> Result<(Self, Copied, Vec<String>), store::Error> {
+        let (running, shared, notices) = opened(opening).await?;
+        let store = ReplicatedStore::new(shared.clone(), log);
+        let engine = Engine::shared(Arc::new(store), running, env, registry);
+        Ok((Self { engine, shared: Some(shared.clone()) }, Copied(shared), notices))
     }
 
     /// A host over the store of `engine`.
@@ -88,6 +101,12 @@ impl Host {
         &self.engine
     }
 
+    /// The store, if processes share it.
+    #[cfg(feature = "restate")]
+    pub(crate) fn shared(&self) -> Option<&SharedStore> {
+        self.shared.as_ref()
+    }
+
     /// The threads that run in any process that uses the store.
     pub fn driven(&self) -> DrivenThreads {
         let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
@@ -100,6 +119,19 @@ impl Host {
         // A panic in it was reported where it happened.
         let _ = tokio::task::spawn_blocking(move || shared.leave()).await;
     }
+}
+
+/// A store that processes share, and the threads of it that run in this one. Also returns notices about its opening.
+async fn opened(opening: Opening) -> Result<(Arc<Running>, SharedStore, Vec<String>), store::Error> {
+    let running = Arc::new(Running::default());
+    let (cancelled, lost) = (Arc::clone(&running), Arc::clone(&running));
+    let own_threads = OwnThreads {
+        cancel: Box::new(move |thread| cancelled.cancel(thread)),
+        taken_over: Box::new(move |thread| lost.abandon(thread)),
+    };
+    let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
+    let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
+    Ok((running, shared, notices))
 }
 
 fn broke_off(error: &tokio::task::JoinError) -> store::Error {

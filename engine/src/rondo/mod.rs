@@ -158,8 +158,39 @@ impl Rondo {
         let TrustedStore { folder, owner, secret } = own;
         let opening = Opening { folder, owner, durability };
         let (host, notices) = Host::open(opening, Arc::clone(env), registry.clone()).await?;
-        self.tell_all(&notices.iter().map(|notice| format!("store: {notice}")).collect::<Vec<_>>());
+        self.tell_store(&notices);
         Ok(host.with_secret(secret))
+    }
+
+    fn tell_store(&self, notices: &[String]) {
+        self.tell_all(&notices.iter().map(|notice| format!("store: {notice}")).collect::<Vec<_>>());
+    }
+
+    /// Opens the store, whose threads are written to a log.
+    #[cfg(feature = "restate")]
+    pub(crate) async fn open_replicated(
+        &self,
+        TrustedStore { folder, owner, secret }: TrustedStore,
+        log: Arc<dyn rondo_store::WriteLog>,
+    ) -> Result<rondo_store::replicated::Copied, Failure> {
+        let opening = Opening { folder, owner, durability: Durability::Log };
+        let (env, registry) = self.surroundings();
+        let (host, copied, notices) = Host::open_replicated(opening, env, registry, log).await?;
+        self.tell_store(&notices);
+        let is_first = self.0.host.set(host.with_secret(secret)).is_ok();
+        is_first.then_some(copied).ok_or_else(|| Failure::new(Code::InternalFault, "the store is open already"))
+    }
+
+    /// The clock and the kinds of hooks.
+    #[cfg(feature = "restate")]
+    pub(crate) fn surroundings(&self) -> (Arc<dyn Env>, Registry) {
+        (Arc::clone(&self.0.env), self.0.registry.clone())
+    }
+
+    /// The store, if it is open.
+    #[cfg(feature = "restate")]
+    pub(crate) fn opened_host(&self) -> Option<&Host> {
+        self.0.host.get()
     }
 
     /// The store, opened.

@@ -37,7 +37,7 @@ macro_rules! codes {
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
 // 163 HTTP, 164 MCP), 17 grants and consent, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and
-// warnings to authors before a run (191 simulation, 192 prefixes in files), 20 the server.
+// warnings to authors before a run (191 simulation, 192 prefixes in files), 20 the server, 21 clusters.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -281,6 +281,11 @@ codes! {
     "2008" Error NoSuchRoute,
     "2009" Error NotRunning,
     "2010" Error MessageUnplaced,
+    "2101" Error ClusterUnreachable,
+    "2102" Error ClusterSilent,
+    "2103" Error NoWorker,
+    "2104" Error ClusterRefused,
+    "2105" Error ClusterAddress,
 }
 
 impl Code {

@@ -1,0 +1,290 @@
+//! Where there are clusters.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo::cluster::{Asked, Choices, Copy};
+use rondo::core::local::{self, ForkPlan, ForkRequest, origin};
+use rondo::core::thread::Origin;
+use rondo::core::{Ended, PersonAnswer};
+use rondo::host::starting::Draft;
+use rondo::protocol::Value;
+use rondo::protocol::call::Fault;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::EventId;
+use rondo::protocol::id::ThreadId;
+use rondo::settings::Flags;
+use rondo::store::{Read, Status};
+use rondo::tell::tell;
+
+use super::super::answer::ask;
+use super::super::person::{consent_by, is_attended};
+use super::super::result::View;
+use super::super::resume::{ContinueArgs, InDoubtChoice};
+use super::super::run::ScriptArgs;
+use super::super::run_config::RunSpec;
+use super::super::runner::{Task, TaskContext, Writing, show_task};
+use super::super::store_access::{existing_store_at, trusted_store};
+use super::super::{Exit, Failure, Output, StoreArgs, runtime, settings_files};
+
+pub use rondo::cluster::Cluster;
+
+/// How often a thread of a cluster is looked at: at first, and after it has been quiet for a while.
+const FIRST_LOOK: Duration = Duration::from_millis(40);
+const LATER_LOOK: Duration = Duration::from_secs(1);
+
+/// Which cluster holds the threads.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OnArgs {
+    /// The Restate cluster that holds the threads, by the address of its ingress
+    #[arg(long, value_name = "URL")]
+    on: Option<String>,
+    /// The cluster's admin interface [default: port 9070 of the same host]
+    #[arg(long, value_name = "URL", requires = "on")]
+    admin: Option<String>,
+}
+
+impl OnArgs {
+    /// The cluster, if there is one.
+    pub(in super::super) fn cluster(&self) -> Result<Option<Cluster>, Failure> {
+        self.on.as_deref().map(|url| Cluster::at(url, self.admin.as_deref())).transpose()
+    }
+
+    /// The options of the store: with a cluster, that of the copy of its threads.
+    pub(in super::super) fn flags(&self, flags: Flags) -> Result<Flags, Failure> {
+        let Some(cluster) = self.cluster()? else { return Ok(flags) };
+        if flags.store.is_some() {
+            return Ok(flags);
+        }
+        let settings = settings_files::settings(&flags)?;
+        let folder = |name: &str| settings.environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+        let place = || {
+            let failure = Failure::new(Code::StoreUnusable, "there is no folder for the copy of the cluster's threads");
+            failure.with_hint("set XDG_CACHE_HOME or HOME, or name one with `--store DIR`")
+        };
+        Ok(Flags { store: Some(cluster.folder_below(&cache.ok_or_else(place)?)), ..flags })
+    }
+
+    /// The same, where the copy is brought up to the cluster: to the threads that the command names by their ids, or to
+    /// all.
+    pub(in super::super) fn copied(&self, flags: Flags) -> Result<Flags, Failure> {
+        let Some(cluster) = self.cluster()? else { return Ok(flags) };
+        let flags = self.flags(flags)?;
+        let folder = settings_files::settings(&flags)?.store.value;
+        let ids = named();
+        runtime()?.block_on(async {
+            let copy = cluster.copy_in(folder).await?;
+            for thread in &ids {
+                copy.thread(thread).await?;
+            }
+            if ids.is_empty() {
+                copy.all().await?;
+            }
+            copy.close().await
+        })?;
+        Ok(flags)
+    }
+}
+
+/// The threads whose ids are words of this command.
+fn named() -> Vec<ThreadId> {
+    let id = |word: String| ThreadId::new(word.split(':').next().unwrap_or_default()).ok();
+    std::env::args().skip(1).filter_map(id).collect()
+}
+
+/// What `find` finds in the copy of the cluster's threads, which can then be written.
+pub fn found<T>(
+    _cluster: &Cluster,
+    (on, store): (&OnArgs, &StoreArgs),
+    find: impl FnOnce(&dyn Read) -> Result<T, Failure>,
+    output: &Output,
+) -> Result<(T, Writing), Failure> {
+    let by = consent_by(false, output);
+    let rondo = super::super::rondo(&on.copied(store.flags())?, by, None)?;
+    let settings = rondo.operator().files.in_force()?;
+    let own = trusted_store(&settings, by)?;
+    let view = existing_store_at(&own.folder)?;
+    let found = find(view.store.as_ref())?;
+    drop(view);
+    Ok((found, Writing { rondo, to_open: Some((own, settings.durability.value)) }))
+}
+
+/// The request to a worker.
+type Asking = Box<dyn for<'c> FnOnce(&'c Cluster, &'c TaskContext) -> BoxFuture<'c, Result<Asked, Failure>> + Send>;
+
+/// Begins a thread, and shows it.
+pub fn begin(
+    cluster: Cluster,
+    (draft, input, script): (Draft, Value, &ScriptArgs),
+    writing: Writing,
+    view: &View,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let script = script_text(script, Some(&draft))?;
+    let asking: Asking = Box::new(move |cluster, context| {
+        Box::pin(async move { cluster.begin(&context.rondo, draft, input, script).await })
+    });
+    follow(cluster, (None, asking), writing, view, output)
+}
+
+/// Continues a thread, and shows it.
+pub fn resume(
+    cluster: Cluster,
+    thread: ThreadId,
+    writing: Writing,
+    args: &ContinueArgs,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let in_doubt = args.in_doubt.map(|choice| choice == InDoubtChoice::Retry);
+    let choices = Choices { limits: args.limits.clone(), in_doubt };
+    let (script, id) = (script_text(&args.script, None)?, thread.clone());
+    let asking: Asking =
+        Box::new(move |cluster, _| Box::pin(async move { cluster.resume(&id, &choices, script).await }));
+    follow(cluster, (Some(thread), asking), writing, &args.view, output)
+}
+
+/// Answers a form of a thread, and shows how it goes on.
+pub fn answer(
+    cluster: Cluster,
+    thread: ThreadId,
+    answer: PersonAnswer,
+    writing: Writing,
+    args: &ContinueArgs,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let id = thread.clone();
+    let asking: Asking = Box::new(move |cluster, _| Box::pin(async move { cluster.answer(&id, &answer).await }));
+    follow(cluster, (Some(thread), asking), writing, &args.view, output)
+}
+
+/// Ends a thread for good.
+pub fn cancel(cluster: Cluster, thread: ThreadId, writing: Writing, output: &mut Output) -> Result<Exit, Failure> {
+    let id = thread.clone();
+    let asking: Asking = Box::new(move |cluster, _| Box::pin(async move { cluster.cancel(&id).await }));
+    follow(cluster, (Some(thread), asking), writing, &View::quiet(), output)
+}
+
+/// Makes a fork of a thread, and shows it.
+pub fn fork(
+    cluster: Cluster,
+    thread: ThreadId,
+    (request, plan, run_spec): (ForkRequest, ForkPlan, RunSpec),
+    writing: Writing,
+    args: &ContinueArgs,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let script = script_text(&args.script, None)?;
+    let asking: Asking = Box::new(move |cluster, context| {
+        Box::pin(async move { cluster.fork(&context.engine, (&thread, plan.at, &request), &run_spec, script).await })
+    });
+    follow(cluster, (None, asking), writing, &args.view, output)
+}
+
+/// The text of the script that answers in place of models.
+fn script_text(script: &ScriptArgs, draft: Option<&Draft>) -> Result<Option<String>, Failure> {
+    let answers = script.answers();
+    if matches!(answers, rondo::host::answers_from::AnswersFrom::Recording(_)) {
+        let failure = Failure::new(Code::RecordingRefused, "a thread of a cluster is not played from a recording");
+        return Err(failure.with_hint("run it here, without `--on`"));
+    }
+    let folder = draft.map(|draft| draft.loaded.folder());
+    Ok(answers.script_text(folder)?.map(|(_, text)| text))
+}
+
+/// Asks a worker, and shows the thread until the worker leaves it; then the person at the terminal is asked for what it
+/// waits for. `thread` is one that is there.
+fn follow(
+    cluster: Cluster,
+    (thread, asking): (Option<ThreadId>, Asking),
+    writing: Writing,
+    view: &View,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let is_attended = is_attended(output);
+    let task: Task = Box::new(move |context| {
+        Box::pin(async move {
+            let before = thread.map(|thread| local::end(context.engine.store().as_ref(), &thread)).transpose()?;
+            let from = before.flatten().unwrap_or(EventId::NONE);
+            let mut follower = Follower { cluster: &cluster, context: &context, from };
+            let mut asked = asking(&cluster, &context).await?;
+            loop {
+                let Some(ended) = follower.shown(&asked).await? else { return Ok(Exit::Interrupted) };
+                let open = match &ended {
+                    Ended::Waiting(forms) if is_attended => forms.first().cloned(),
+                    _ => None,
+                };
+                let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
+                let Some(answer) = ask(&context, &asked.thread, open).await? else { return Ok(Exit::Waiting) };
+                asked = cluster.answer(&asked.thread, &answer).await?;
+            }
+        })
+    });
+    show_task(task, writing, view, output)
+}
+
+/// Shows a thread of a cluster as it grows.
+struct Follower<'c> {
+    cluster: &'c Cluster,
+    context: &'c TaskContext,
+    /// The last event that was shown.
+    from: EventId,
+}
+
+impl Follower<'_> {
+    /// Shows what a thread does until the worker that was asked has left it; `None` after a signal.
+    async fn shown(&mut self, asked: &Asked) -> Result<Option<Ended>, Failure> {
+        let copy = self.cluster.copy_of(&self.context.host);
+        let copy =
+            copy.ok_or_else(|| Failure::new(Code::InternalFault, "the copy of the cluster's threads is not open"))?;
+        let mut pause = FIRST_LOOK;
+        loop {
+            let has_left = tokio::select! {
+                has_left = self.look(&copy, asked) => has_left?,
+                () = self.context.left() => {
+                    tell(&format!("the thread goes on in the cluster: {}\n", asked.thread));
+                    return Ok(None);
+                }
+            };
+            let before = self.from;
+            if let Some(ended) = self.show(asked).await?.filter(|_| has_left) {
+                return Ok(Some(ended));
+            }
+            pause = if self.from == before { (pause * 2).min(LATER_LOOK) } else { FIRST_LOOK };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.context.left() => {}
+            }
+        }
+    }
+
+    /// Brings the copy up to the thread. Returns whether its worker had left it before.
+    async fn look(&self, copy: &Copy, asked: &Asked) -> Result<bool, Failure> {
+        let has_left = self.cluster.has_left(asked).await?;
+        copy.thread(&asked.thread).await?;
+        Ok(has_left)
+    }
+
+    /// Shows what is new in the copy. Returns how the thread stands there; `None` if it is under way.
+    async fn show(&mut self, asked: &Asked) -> Result<Option<Ended>, Failure> {
+        let (engine, thread) = (&self.context.engine, &asked.thread);
+        let mut events = engine.subscribe(thread, self.from)?;
+        while let Some(event) = events.recv().await {
+            self.from = event.id.unwrap_or(self.from);
+            self.context.event(event).await;
+        }
+        let row = engine.store().row(thread)?;
+        let Some(row) = row.filter(|row| row.status != Status::Running) else { return Ok(None) };
+        let Origin { ending, stop, forms, .. } = origin(thread, &row)?;
+        Ok(match (ending, stop) {
+            (Some(ending), _) => Some(Ended::Finished(ending)),
+            (None, _) if row.status == Status::Waiting => Some(Ended::Waiting(forms)),
+            (None, Some(stop)) => {
+                let code = Code::find(&stop.code).unwrap_or(Code::Interrupted);
+                Some(Ended::Stopped(Fault { hint: stop.hint, ..Fault::new(code, stop.class, stop.message) }))
+            }
+            (None, None) => None,
+        })
+    }
+}

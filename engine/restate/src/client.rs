@@ -1,0 +1,340 @@
+//! Requests to a Restate cluster: its ingress, which callers use, and its admin interface.
+//!
+//! <https://docs.restate.dev/services/invocation/http>, <https://docs.restate.dev/references/sql-introspection>
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, StatusCode, Url};
+use rondo_core::store::{self, Replica};
+use rondo_protocol::id::ThreadId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Leaving, Piece, Unfinished, Wake};
+
+/// The object of a tree of threads.
+pub(crate) const THREAD: &str = "RondoThread";
+
+/// The object that says whether a tree was told to end.
+pub(crate) const CANCEL: &str = "RondoCancel";
+
+/// How long the cluster has to answer a request. Without a majority of its nodes it never does.
+const ANSWER: Duration = Duration::from_secs(8);
+
+/// How long a request that waits for an invocation is held open.
+const ATTACH: Duration = Duration::from_secs(20);
+
+/// Where the admin interface listens unless another place is named.
+const ADMIN_PORT: u16 = 9070;
+
+/// Why a cluster did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is none.
+    #[error("`{0}` is not the address of a Restate cluster; write one such as http://127.0.0.1:8080")]
+    Address(String),
+    /// Nobody answered.
+    #[error("the Restate cluster at {url} cannot be reached: {what}")]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// Why.
+        what: String,
+    },
+    /// It took the request and did not answer.
+    #[error(
+        "the Restate cluster at {url} did not answer within {} seconds; one without a majority of its nodes never does",
+        ANSWER.as_secs()
+    )]
+    Silent {
+        /// The address.
+        url: String,
+    },
+    /// No worker has registered.
+    #[error("the Restate cluster at {url} knows no worker of rondo; `rondo worker --restate {url}` is one")]
+    NoWorker {
+        /// The address.
+        url: String,
+    },
+    /// It answered with an error.
+    #[error("the Restate cluster at {url} answered {status}: {what}")]
+    Refused {
+        /// The address.
+        url: String,
+        /// The status of HTTP.
+        status: u16,
+        /// What it said.
+        what: String,
+    },
+    /// What it answered is no answer.
+    #[error("the Restate cluster at {url} answered what rondo cannot read: {what}")]
+    Unreadable {
+        /// The address.
+        url: String,
+        /// Why not.
+        what: String,
+    },
+    /// The log of a thread is not what the store expects.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// The end of a thread's log, and a part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// How many pieces there are; none of a thread that is not there.
+    pub count: u64,
+    /// The threads that its store needs besides: those that it is a fork of.
+    pub needs: Vec<ThreadId>,
+    /// The first of them that was asked for, and those after it.
+    pub pieces: Vec<Bytes>,
+}
+
+/// Pieces to add to a log, from the number `at` on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Append {
+    pub(crate) at: u64,
+    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) needs: Vec<ThreadId>,
+}
+
+/// A cluster.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    ingress: Url,
+    admin: Url,
+}
+
+impl Client {
+    /// The cluster with this ingress. Its admin interface is on port 9070 of the same host unless `admin` says where.
+    ///
+    /// # Errors
+    /// If an address is none.
+    pub fn new(ingress: &str, admin: Option<&str>) -> Result<Self, Error> {
+        let url = |text: &str| {
+            let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            url.ok_or_else(|| Error::Address(text.to_owned()))
+        };
+        let ingress = url(ingress)?;
+        let admin = if let Some(admin) = admin {
+            url(admin)?
+        } else {
+            let mut admin = ingress.clone();
+            admin.set_port(Some(ADMIN_PORT)).map_err(|()| Error::Address(ingress.to_string()))?;
+            admin
+        };
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(3)).no_proxy().build();
+        let http = http.map_err(|error| Error::Unreachable { url: ingress.to_string(), what: error.to_string() })?;
+        Ok(Self { http, ingress, admin })
+    }
+
+    /// The address of the ingress.
+    pub fn url(&self) -> &str {
+        self.ingress.as_str().trim_end_matches('/')
+    }
+
+    /// Makes the services at `uri` known, in place of what was known of them before.
+    ///
+    /// # Errors
+    /// If the cluster cannot be reached, or cannot reach `uri`.
+    pub async fn register(&self, uri: &str) -> Result<(), Error> {
+        let body = serde_json::json!({ "uri": uri, "force": true });
+        let sent = self.http.post(join(&self.admin, &["deployments"])).json(&body).timeout(ATTACH).send();
+        self.answer(&self.admin, sent.await).await.map(drop)
+    }
+
+    /// Adds the first pieces of a thread's log; nothing, if they are there. `needs` are the threads that it is a fork of.
+    ///
+    /// # Errors
+    /// If other pieces are there.
+    pub async fn append(&self, thread: &ThreadId, pieces: &[Bytes], needs: &[ThreadId]) -> Result<(), Error> {
+        // Each request holds one, because all together may be more than a message.
+        for (at, piece) in (0..).zip(pieces) {
+            let request = Append { at, pieces: vec![piece.clone()], needs: needs.to_vec() };
+            self.call::<_, ()>(&[THREAD, thread.as_str(), "append"], &request, ANSWER).await?;
+        }
+        Ok(())
+    }
+
+    /// Has a worker continue a thread. Returns the id of the invocation. The same `once` twice is one request.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn wake(&self, thread: &ThreadId, wake: &Wake, once: &str) -> Result<String, Error> {
+        #[derive(Deserialize)]
+        struct Accepted {
+            #[serde(rename = "invocationId")]
+            invocation_id: String,
+        }
+        let body = encoded(wake)?;
+        let url = join(&self.ingress, &[THREAD, thread.as_str(), "drive", "send"]);
+        let request = self.http.post(url).header(CONTENT_TYPE, "application/octet-stream");
+        let sent = request.header("idempotency-key", once).body(body).timeout(ANSWER).send().await;
+        let bytes = self.answer(&self.ingress, sent).await?;
+        let accepted: Accepted = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
+        Ok(accepted.invocation_id)
+    }
+
+    /// How an invocation left its thread; `None` if it is under way.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn left(&self, invocation: &str) -> Result<Option<Leaving>, Error> {
+        let sent = self.http.get(join(&self.ingress, &["restate", "invocation", invocation, "output"]));
+        match self.answer(&self.ingress, sent.timeout(ANSWER).send().await).await {
+            Ok(bytes) => self.decoded(&bytes).map(Some),
+            // 470: it has not ended.
+            Err(Error::Refused { status: 470, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A part of a thread's log from a piece on.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn log(&self, thread: &ThreadId, from: u64) -> Result<Log, Error> {
+        self.call(&[THREAD, thread.as_str(), "read"], &from, ANSWER).await
+    }
+
+    /// Tells a tree of threads to end for good, wherever it is driven.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<(), Error> {
+        self.call(&[CANCEL, thread.as_str(), "set"], &(), ANSWER).await
+    }
+
+    /// Whether it was told so.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub(crate) async fn is_cancelled(&self, thread: &ThreadId) -> Result<bool, Error> {
+        self.call(&[CANCEL, thread.as_str(), "get"], &(), ANSWER).await
+    }
+
+    /// Every thread at the root of a tree, with the number of pieces of its log.
+    ///
+    /// # Errors
+    /// If the admin interface cannot be asked.
+    pub async fn threads(&self) -> Result<BTreeMap<ThreadId, u64>, Error> {
+        #[derive(Deserialize)]
+        struct Rows {
+            rows: Vec<Row>,
+        }
+        #[derive(Deserialize)]
+        struct Row {
+            service_key: String,
+            value_utf8: Option<String>,
+        }
+        let query = format!("SELECT service_key, value_utf8 FROM state WHERE service_name = '{THREAD}' AND key = 'n'");
+        let request = self.http.post(join(&self.admin, &["query"])).header(ACCEPT, "application/json");
+        let sent = request.json(&serde_json::json!({ "query": query })).timeout(ATTACH).send().await;
+        let bytes = self.answer(&self.admin, sent).await?;
+        let Rows { rows } = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
+        let thread = |row: Row| Some((ThreadId::new(&row.service_key).ok()?, row.value_utf8?.parse().ok()?));
+        Ok(rows.into_iter().filter_map(thread).collect())
+    }
+
+    /// Brings a store up to the log of a thread: to the piece `up_to`, which may not be there yet, or to its end.
+    /// Returns the number of pieces that the store holds; 0 if there is no such thread.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked, or the log does not continue what the store holds.
+    pub async fn copy(&self, thread: &ThreadId, up_to: Option<u64>, store: &dyn Replica) -> Result<u64, Error> {
+        let mut position = store.position(thread)?;
+        let (mut from, mut unfinished, mut at) = (position, Unfinished::default(), position);
+        loop {
+            if up_to.is_some_and(|end| position >= end) {
+                return Ok(position);
+            }
+            let Log { count, needs, pieces } = self.log(thread, at).await?;
+            if position == 0 {
+                for base in needs {
+                    Box::pin(self.copy(&base, None, store)).await?;
+                }
+            }
+            if pieces.is_empty() {
+                if up_to.is_none_or(|end| at >= end) || count == 0 {
+                    return Ok(position);
+                }
+                // What was written last is on its way.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+            for bytes in pieces {
+                at = at.saturating_add(1);
+                let piece: Piece = postcard::from_bytes(&bytes).map_err(|error| self.unreadable(&error))?;
+                if let Some(writes) = unfinished.add(&piece).map_err(|error| self.unreadable(&error))? {
+                    store.apply(thread, Range { start: from, end: at }, writes).await?;
+                    (from, position) = (at, at);
+                }
+            }
+        }
+    }
+
+    async fn call<I: Serialize, O: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        input: &I,
+        within: Duration,
+    ) -> Result<O, Error> {
+        let request = self.http.request(Method::POST, join(&self.ingress, path));
+        let request = request.header(CONTENT_TYPE, "application/octet-stream").body(encoded(input)?);
+        let bytes = self.answer(&self.ingress, request.timeout(within).send().await).await?;
+        self.decoded(&bytes)
+    }
+
+    async fn answer(&self, to: &Url, sent: Result<reqwest::Response, reqwest::Error>) -> Result<Bytes, Error> {
+        let url = to.as_str().trim_end_matches('/').to_owned();
+        let failed = |error: reqwest::Error| {
+            let (url, is_silent) = (url.clone(), error.is_timeout() && !error.is_connect());
+            if is_silent { Error::Silent { url } } else { Error::Unreachable { url, what: innermost(&error) } }
+        };
+        let response = sent.map_err(failed)?;
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(failed)?;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        let what = String::from_utf8_lossy(&bytes).chars().take(600).collect::<String>();
+        if status == StatusCode::NOT_FOUND && [THREAD, CANCEL].iter().any(|object| what.contains(object)) {
+            return Err(Error::NoWorker { url });
+        }
+        Err(Error::Refused { url, status: status.as_u16(), what })
+    }
+
+    fn decoded<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Error> {
+        postcard::from_bytes(bytes).map_err(|error| self.unreadable(&error))
+    }
+
+    fn unreadable(&self, error: &dyn std::error::Error) -> Error {
+        Error::Unreadable { url: self.url().to_owned(), what: error.to_string() }
+    }
+}
+
+fn encoded<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
+    postcard::to_allocvec(value).map_err(|error| store::Error::Malformed { what: error.to_string() }.into())
+}
+
+fn join(base: &Url, path: &[&str]) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    url
+}
+
+/// The cause at the bottom, which says what happened.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(below) = cause.source() {
+        cause = below;
+    }
+    cause.to_string()
+}

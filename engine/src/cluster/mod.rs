@@ -1,0 +1,280 @@
+//! Threads on a Restate cluster: what begins, continues and reads them from outside. `worker` drives them.
+//!
+//! Whoever reads a thread of a cluster copies its log into a store of their own and reads that, with everything that
+//! reads a store.
+
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rondo_agent_kit::tool::InDoubt;
+use rondo_core::Engine;
+use rondo_core::local::{ForkRequest, PersonAnswer};
+use rondo_core::store::{Commit, MemoryStore, Replica as _};
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Durability;
+use rondo_protocol::hint::Hint;
+use rondo_protocol::id::ThreadId;
+use rondo_restate::{Client, Continued, Leaving, Wake, to_pieces};
+use rondo_store::replicated::{Copied, logged};
+use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
+use serde::{Deserialize, Serialize};
+
+use crate::Rondo;
+use crate::core::grant::Grants;
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::host::run_config::RunSpec;
+use crate::host::starting::Draft;
+use crate::rondo::blocking;
+
+pub use worker::Worker;
+
+/// A cluster, by the address of its ingress.
+#[derive(Clone)]
+pub struct Cluster(Client);
+
+/// A thread that a worker was asked to continue.
+pub struct Asked {
+    pub thread: ThreadId,
+    invocation: String,
+}
+
+/// How a thread is continued.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Choices {
+    /// Limits to raise, `KEY=VALUE`.
+    pub limits: Vec<String>,
+    /// What happens with tool calls in doubt.
+    pub in_doubt: Option<bool>,
+}
+
+impl Choices {
+    /// What happens with tool calls in doubt: made again, or not.
+    fn in_doubt(&self) -> Option<InDoubt> {
+        self.in_doubt.map(|again| if again { InDoubt::Retry } else { InDoubt::Skip })
+    }
+}
+
+/// A refusal by a worker, as it travels.
+#[derive(Serialize, Deserialize)]
+struct Refusal {
+    code: String,
+    message: String,
+    hint: Option<Hint>,
+}
+
+impl Refusal {
+    fn of(failure: &Failure) -> Self {
+        let message = match failure {
+            Failure::Fault(fault) => fault.message.clone(),
+            Failure::Diagnostics(_) => failure.to_string(),
+        };
+        Self { code: failure.code().to_string(), message, hint: failure.hint() }
+    }
+
+    fn failure(self) -> Failure {
+        let code = Code::find(&self.code).unwrap_or(Code::ClusterRefused);
+        let failure = Failure::new(code, self.message);
+        match self.hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<rondo_restate::Error> for Failure {
+    fn from(error: rondo_restate::Error) -> Self {
+        use rondo_restate::Error;
+        let code = match &error {
+            Error::Address(_) => Code::ClusterAddress,
+            Error::Unreachable { .. } => Code::ClusterUnreachable,
+            Error::Silent { .. } => Code::ClusterSilent,
+            Error::NoWorker { .. } => Code::NoWorker,
+            Error::Refused { .. } | Error::Unreadable { .. } => Code::ClusterRefused,
+            Error::Store(error) => return error.clone().into(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl Cluster {
+    /// The cluster with this ingress. Its admin interface is on port 9070 of the same host unless `admin` says where.
+    ///
+    /// # Errors
+    /// [`Code::ClusterAddress`].
+    pub fn at(url: &str, admin: Option<&str>) -> Result<Self, Failure> {
+        Ok(Self(Client::new(url, admin)?))
+    }
+
+    /// The address.
+    pub fn url(&self) -> &str {
+        self.0.url()
+    }
+
+    /// Begins a thread. `script` answers in place of models.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked, or the input does not fit.
+    pub async fn begin(
+        &self,
+        rondo: &Rondo,
+        draft: Draft,
+        input: Value,
+        script: Option<String>,
+    ) -> Result<Asked, Failure> {
+        let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::default());
+        // The folder that tools work in is the worker's.
+        let new = rondo_core::NewThread { input, workspace: None, ..new };
+        let (env, registry) = rondo.surroundings();
+        let thread = env.thread_id();
+        let engine = Engine::new(Arc::new(MemoryStore::new()), env, registry);
+        let commit = engine.compose(new, &run_spec.of_beginning(), &thread)?;
+        self.append(commit).await?;
+        self.wake(&thread, Wake::Continue(script, continued(&Choices::default()))).await
+    }
+
+    /// Makes a fork of a thread of the copy that `engine` reads, and has it continued.
+    ///
+    /// # Errors
+    /// If the thread cannot be forked so, or the cluster cannot be asked.
+    pub async fn fork(
+        &self,
+        engine: &Engine,
+        (thread, at, request): (&ThreadId, u64, &ForkRequest),
+        run_spec: &RunSpec,
+        script: Option<String>,
+    ) -> Result<Asked, Failure> {
+        let commit = engine.compose_fork(thread, at, request, &run_spec.of_beginning())?;
+        let fork = commit.thread.clone();
+        self.append(commit).await?;
+        self.wake(&fork, Wake::Continue(script, continued(&Choices::default()))).await
+    }
+
+    /// Begins the log of a thread.
+    async fn append(&self, commit: Commit) -> Result<(), Failure> {
+        let (thread, needs) = (commit.thread.clone(), commit.row.needs().cloned().collect::<Vec<_>>());
+        let pieces =
+            to_pieces(&[logged(commit)?]).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        Ok(self.0.append(&thread, &pieces, &needs).await?)
+    }
+
+    /// Continues a thread that stopped.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn resume(&self, thread: &ThreadId, choices: &Choices, script: Option<String>) -> Result<Asked, Failure> {
+        self.wake(thread, Wake::Continue(script, continued(choices))).await
+    }
+
+    /// Answers a form that a thread waits for.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn answer(&self, thread: &ThreadId, answer: &PersonAnswer) -> Result<Asked, Failure> {
+        self.wake(thread, Wake::Answer(continued(answer))).await
+    }
+
+    /// Ends a thread for good, wherever it is driven.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<Asked, Failure> {
+        self.0.cancel(thread).await?;
+        self.wake(thread, Wake::Cancel).await
+    }
+
+    async fn wake(&self, thread: &ThreadId, wake: Wake) -> Result<Asked, Failure> {
+        // A request that is sent again by what lies between is carried out once.
+        let once = rondo_core::env::Env::random(&rondo_core::env::SystemEnv::default());
+        let invocation = self.0.wake(thread, &wake, &format!("{once:032x}")).await?;
+        Ok(Asked { thread: thread.clone(), invocation })
+    }
+
+    /// Whether a worker has left a thread that it was asked to continue.
+    ///
+    /// # Errors
+    /// What the worker refused, or that the cluster cannot be asked.
+    pub async fn has_left(&self, asked: &Asked) -> Result<bool, Failure> {
+        match self.0.left(&asked.invocation).await? {
+            None => Ok(false),
+            // It goes on under another invocation, which its row says.
+            Some(Leaving::Waiting(_) | Leaving::Settled | Leaving::Drained) => Ok(true),
+            Some(Leaving::Refused(why)) => Err(serde_json::from_str::<Refusal>(&why)
+                .map_or_else(|_| Failure::new(Code::ClusterRefused, why.clone()), Refusal::failure)),
+        }
+    }
+
+    /// Opens the copy of the cluster's threads in a folder, to bring it up to them.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub async fn copy_in(&self, folder: PathBuf) -> Result<Copy, Failure> {
+        let opened = blocking(move || {
+            let opening = Opening { folder, owner: None, durability: Durability::Log };
+            let own_threads = OwnThreads { cancel: Box::new(|_| ()), taken_over: Box::new(|_| ()) };
+            Ok(SharedStore::open(opening, own_threads)?)
+        });
+        let (shared, _) = opened.await?;
+        Ok(Copy { client: self.0.clone(), store: Copied(shared) })
+    }
+
+    /// The same, of a store that is open.
+    pub fn copy_of(&self, host: &Host) -> Option<Copy> {
+        Some(Copy { client: self.0.clone(), store: Copied(host.shared()?.clone()) })
+    }
+
+    /// Where the copy of this cluster's threads is kept, below a folder for what can be made again.
+    pub fn folder_below(&self, cache: &Path) -> PathBuf {
+        let name: String = self.url().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        cache.join("rondo").join("on").join(name)
+    }
+}
+
+fn continued(choices: &impl Serialize) -> Continued {
+    Continued(serde_json::to_string(choices).unwrap_or_else(|error| error.to_string()))
+}
+
+/// A store that holds what was read of a cluster.
+pub struct Copy {
+    client: Client,
+    store: Copied,
+}
+
+impl Copy {
+    /// Brings it up to a thread, and to those that the thread is a fork of.
+    ///
+    /// # Errors
+    /// [`Code::ThreadUnknown`], or if the cluster cannot be asked.
+    pub async fn thread(&self, thread: &ThreadId) -> Result<(), Failure> {
+        if self.client.copy(thread, None, &self.store).await? == 0 {
+            let message = format!("the cluster at {} has no thread {thread}", self.client.url());
+            return Err(Failure::new(Code::ThreadUnknown, message));
+        }
+        Ok(())
+    }
+
+    /// Brings it up to all threads of the cluster.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub async fn all(&self) -> Result<(), Failure> {
+        for (thread, count) in self.client.threads().await? {
+            if self.store.position(&thread)? < count {
+                self.thread(&thread).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases it.
+    pub async fn close(self) -> Result<(), Failure> {
+        blocking(move || {
+            self.store.0.leave();
+            Ok(())
+        })
+        .await
+    }
+}
