@@ -5,8 +5,10 @@
 SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-WORKSPACE := --workspace
-OPTIMISED := --release --workspace
+# Without the crate of Restate, which only builds with clusters compile.
+WORKSPACE := --workspace --exclude rondo-restate
+CLUSTERS := --workspace --features rondo-cli/restate
+OPTIMISED := --release $(WORKSPACE)
 LLM_PORT ?= 8177
 
 # bindgen loads libclang. On macOS it finds the one of Apple's tools by itself; Homebrew's has to be shown.
@@ -16,7 +18,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm test-sdks shares build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm test-sdks test-restate shares build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -34,6 +36,7 @@ help:
 	@echo "make soak MINUTES=60  losses of power, damaged bits, repairs, races, ledgers and simulated runs, on from where the last call stopped"
 	@echo "make test-sdks  the official clients of three providers, from PyPI, against the fake servers of the tests"
 	@echo "make shares    what of each request the caches of fake providers serve, in each protocol"
+	@echo "make test-restate  threads on a Restate cluster of one and of three nodes, which are killed; SHORT=1 takes a minute"
 	@echo "make test-llm  what a real model server on loopback, which is built first, caches in each of its three protocols"
 
 demo: prepare
@@ -71,25 +74,26 @@ test: prepare
 lint: prepare
 	cargo fmt --all --check
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
-	@features=$$(cargo tree --workspace -e features -i serde_json) || exit 1; \
+	cargo clippy $(CLUSTERS) --all-targets -- -D warnings
+	@features=$$(cargo tree $(CLUSTERS) -e features -i serde_json) || exit 1; \
 	if grep -E 'serde_json feature "(preserve_order|arbitrary_precision)"' <<<"$$features"; then \
 		echo "error: a dependency switches on a feature of serde_json that digests must not meet" >&2; exit 1; \
 	fi
 
 bench: prepare
 	cargo build $(OPTIMISED)
-	cargo bench --workspace --bench figures
+	cargo bench $(WORKSPACE) --bench figures
 
 # The same steps in LangGraph and DBOS, from PyPI, in one run with rondo's.
 bench-compare: prepare
 	@test -x "$(TARGET)/compare/bin/python" || python3 -m venv "$(TARGET)/compare"
 	@"$(TARGET)/compare/bin/pip" install --quiet --disable-pip-version-check -r tests/benches/compare/requirements.txt
-	cargo bench --workspace --bench figures step durable
+	cargo bench $(WORKSPACE) --bench figures step durable
 	@"$(TARGET)/compare/bin/python" tests/benches/compare/steps.py
 
 # Small and fast, which takes a while to compile. They are made offline.
 packages: prepare
-	RONDO_COMMIT="$$(git rev-parse --short=10 HEAD 2>/dev/null)" cargo build --profile dist --workspace --bin rondo
+	RONDO_COMMIT="$$(git rev-parse --short=10 HEAD 2>/dev/null)" cargo build --profile dist $(CLUSTERS) --bin rondo
 	packaging/make.py "$(TARGET)/dist/rondo" "$(TARGET)/packages"
 
 try-packages: packages
@@ -106,6 +110,12 @@ test-sdks:
 shares: prepare
 	cargo build $(WORKSPACE)
 	@timeout 300 python3 -B tests/support/providers/shares.py "$(TARGET)/debug/rondo"
+
+# Threads on real servers of Restate, from their npm package, on loopback.
+test-restate: prepare
+	@tests/restate/server.sh --check || exit 0; \
+	cargo build $(CLUSTERS) && cargo test $(CLUSTERS) --lib -- replicated:: session:: && \
+	timeout 3000 python3 -B tests/restate/trials.py --server "$$(tests/restate/server.sh)" $(if $(SHORT),--short) "$(TARGET)/debug/rondo"
 
 # One test at a time: the servers have few slots, and what one test sends must not push out what another measures.
 test-llm: prepare

@@ -229,7 +229,7 @@ const CEILINGS: [(&str, usize); 11] = [
     ("agent-kit", 30),
     ("engine/core", 21),
     ("engine/hooks", 6),
-    ("engine/store", 10),
+    ("engine/store", 9),
     ("engine/settings", 4),
     ("engine/restate", 2),
     ("engine/author", 11),

@@ -2,6 +2,7 @@
 
 use rondo::core::Cancelled;
 
+use rondo::protocol::id::ThreadId;
 use rondo::store::Read;
 
 use super::find_thread::{find_thread, find_thread_in, root};
@@ -23,11 +24,21 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    if let Some(cluster) = args.on.cluster()? {
+    let (thread, exit) = if let Some(cluster) = args.on.cluster()? {
         let find = |store: &dyn Read| root(store, find_thread(store, &args.thread)?);
         let ((thread, _), writing) = on::found(&cluster, (&args.on, &args.store), find, output)?;
-        return on::cancel(cluster, thread, writing, output);
+        (thread.clone(), on::cancel(cluster, thread, writing, output)?)
+    } else {
+        here(args, output)?
+    };
+    if exit == Exit::Done {
+        output.tell(&format!("thread {thread} is cancelled\n"));
     }
+    Ok(exit)
+}
+
+/// Ends a thread of a store.
+fn here(args: &CancelArgs, output: &mut Output) -> Result<(ThreadId, Exit), Failure> {
     let (rondo, store, durability) = args.store.trusted(output)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
@@ -40,8 +51,5 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
         })
     });
     let exit = run_task(task, Writing { rondo, to_open: Some((store, durability)) }, output)?;
-    if exit == Exit::Done {
-        output.tell(&format!("thread {thread} is cancelled\n"));
-    }
-    Ok(exit)
+    Ok((thread, exit))
 }

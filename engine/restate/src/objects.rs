@@ -15,6 +15,7 @@ use restate_sdk::prelude::*;
 use rondo_core::store::Replica;
 use rondo_protocol::id::ThreadId;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::time::{Instant, Interval};
 
 use crate::client::{Append, Client, Log};
 use crate::entry::{Leaving, Piece, Postcard, Raw, Told, Unfinished, Wake, pieces};
@@ -83,6 +84,8 @@ impl Worker {
         let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.set_reuseport(true)?;
+        // Accepted connections inherit it: a run is a message of its own, and must not wait for another.
+        socket.set_nodelay(true)?;
         socket.bind(at)?;
         socket.listen(1024)
     }
@@ -247,6 +250,8 @@ struct Driven {
     lease: SessionLease,
     worker: Worker,
     thread: ThreadId,
+    /// When the cluster is asked whether the thread was told to end.
+    cancels: Interval,
     is_over: bool,
 }
 
@@ -274,7 +279,6 @@ impl Leg {
         }
         let Some(driven) = &mut self.driven else { return Err(HandlerError::from(Lost)) };
         let session = Arc::clone(&driven.lease.session);
-        let mut cancels = tokio::time::interval_at(tokio::time::Instant::now() + CANCEL_POLL, CANCEL_POLL);
         loop {
             tokio::select! {
                 biased;
@@ -293,7 +297,7 @@ impl Leg {
                         return Err(HandlerError::from(Unfit(why)));
                     }
                 },
-                _ = cancels.tick() => {
+                _ = driven.cancels.tick() => {
                     // A cluster that does not answer now is asked again.
                     if self.worker.client.is_cancelled(&self.thread).await.unwrap_or(false) {
                         self.worker.driver.cancel(&self.thread);
@@ -316,9 +320,13 @@ impl Leg {
         let again = self.from > self.began;
         let driving = driver.drive(self.thread.clone(), wake, self.script.clone(), again);
         let session = Arc::clone(&lease.session);
-        tokio::spawn(async move { session.leave(driving.await) });
+        tokio::spawn(async move {
+            // A panic was reported where it happened, and another worker may fare better.
+            session.leave(tokio::spawn(driving).await.unwrap_or_else(|error| Err(error.to_string())));
+        });
         let (worker, thread) = (self.worker.clone(), self.thread.clone());
-        self.driven = Some(Driven { lease, worker, thread, is_over: false });
+        let cancels = tokio::time::interval_at(Instant::now() + CANCEL_POLL, CANCEL_POLL);
+        self.driven = Some(Driven { lease, worker, thread, cancels, is_over: false });
         Ok(())
     }
 

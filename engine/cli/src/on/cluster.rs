@@ -163,7 +163,9 @@ pub fn answer(
 pub fn cancel(cluster: Cluster, thread: ThreadId, writing: Writing, output: &mut Output) -> Result<Exit, Failure> {
     let id = thread.clone();
     let asking: Asking = Box::new(move |cluster, _| Box::pin(async move { cluster.cancel(&id).await }));
-    follow(cluster, (Some(thread), asking), writing, &View::quiet(), output)
+    let exit = follow(cluster, (Some(thread), asking), writing, &View::quiet(), output)?;
+    // A thread that had ended otherwise was refused.
+    Ok(if exit == Exit::Failed { Exit::Done } else { exit })
 }
 
 /// Makes a fork of a thread, and shows it.
