@@ -86,6 +86,11 @@ class Cluster:
     def admin(self, number=0):
         return f"http://127.0.0.1:{self.ports[number]['admin']}"
 
+    def at(self, option, first=0):
+        """The options that name all nodes, from one on."""
+        numbers = [(first + turn) % len(self.nodes) for turn in range(len(self.nodes))]
+        return [option, ",".join(map(self.url, numbers)), "--admin", ",".join(map(self.admin, numbers))]
+
     def start(self, number):
         ports, several = self.ports[number], len(self.nodes) > 1
         folder = self.folder / f"node{number}"
@@ -165,7 +170,7 @@ class Rondo:
     def worker(self, cluster, port, name, node=0, *words):
         store = self.aside / f"worker-{name}"
         command = [
-            self.binary, "worker", "--restate", cluster.url(node), "--admin", cluster.admin(node),
+            self.binary, "worker", *cluster.at("--restate", node),
             "--listen", f"127.0.0.1:{port}", "--trust", "--store", str(store), *words,
         ]
         log = self.aside / f"worker-{name}.log"

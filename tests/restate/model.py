@@ -56,7 +56,11 @@ class Model:
                     return
                 model.note("answered", place)
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # A worker was killed.
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.request_queue_size = 512
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"

@@ -98,7 +98,7 @@ class Scene:
         self.workers.pop(name).kill()
 
     def on(self, node=0):
-        return ["--on", self.cluster.url(node), "--admin", self.cluster.admin(node)]
+        return self.cluster.at("--on", node)
 
     def write(self, name, text):
         (self.rondo.folder / name).write_text(text)

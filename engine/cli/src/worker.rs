@@ -16,12 +16,12 @@ use super::{Exit, Failure, Output, StoreArgs, json, json_line, runtime};
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct WorkerArgs {
-    /// The cluster, by the address of its ingress
-    #[arg(long, value_name = "URL")]
-    restate: String,
-    /// Its admin interface [default: port 9070 of the same host]
-    #[arg(long, value_name = "URL")]
-    admin: Option<String>,
+    /// The cluster, by the address of an ingress; several are tried in turn
+    #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
+    restate: Vec<String>,
+    /// The admin interface of each [default: port 9070 of the same host]
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    admin: Vec<String>,
     /// Where the cluster reaches this worker
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9080")]
     listen: SocketAddr,
@@ -37,7 +37,7 @@ pub struct WorkerArgs {
 
 pub fn worker(args: &WorkerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let by = if args.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
-    let cluster = Cluster::at(&args.restate, args.admin.as_deref())?;
+    let cluster = Cluster::at(&args.restate, &args.admin)?;
     let rondo = super::rondo(&args.store.flags(), by, None)?;
     let advertised = args.advertise.clone().unwrap_or_else(|| format!("http://{}", args.listen));
     let runtime = runtime()?;

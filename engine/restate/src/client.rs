@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use rondo_core::store::{self, Replica};
 use rondo_protocol::id::ThreadId;
 use serde::de::DeserializeOwned;
@@ -27,6 +29,12 @@ const ANSWER: Duration = Duration::from_secs(8);
 
 /// How long a request that waits for an invocation is held open.
 const ATTACH: Duration = Duration::from_secs(20);
+
+/// The content type of values.
+const OCTETS: &str = "application/octet-stream";
+
+/// How long a piece may be on its way to where it is read.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Where the admin interface listens unless another place is named.
 const ADMIN_PORT: u16 = 9070;
@@ -106,36 +114,51 @@ pub(crate) struct Append {
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
+    nodes: Arc<[Node]>,
+    /// The node that answered last.
+    current: Arc<AtomicUsize>,
+}
+
+/// The addresses of a node.
+#[derive(Debug)]
+struct Node {
     ingress: Url,
     admin: Url,
 }
 
 impl Client {
-    /// The cluster with this ingress. Its admin interface is on port 9070 of the same host unless `admin` says where.
+    /// The cluster with these ingresses, of which one that does not answer is left for the next. The admin interface of
+    /// each is on port 9070 of the same host, unless `admin` has an address for each.
     ///
     /// # Errors
-    /// If an address is none.
-    pub fn new(ingress: &str, admin: Option<&str>) -> Result<Self, Error> {
-        let url = |text: &str| {
+    /// If there is none, or one is no address.
+    pub fn new(ingress: &[String], admin: &[String]) -> Result<Self, Error> {
+        let url = |text: &String| {
             let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-            url.ok_or_else(|| Error::Address(text.to_owned()))
+            url.ok_or_else(|| Error::Address(text.clone()))
         };
-        let ingress = url(ingress)?;
-        let admin = if let Some(admin) = admin {
-            url(admin)?
-        } else {
-            let mut admin = ingress.clone();
-            admin.set_port(Some(ADMIN_PORT)).map_err(|()| Error::Address(ingress.to_string()))?;
-            admin
+        let node = |(number, ingress): (usize, &String)| {
+            let ingress = url(ingress)?;
+            let admin = if let Some(admin) = admin.get(number) {
+                url(admin)?
+            } else {
+                let mut admin = ingress.clone();
+                admin.set_port(Some(ADMIN_PORT)).map_err(|()| Error::Address(ingress.to_string()))?;
+                admin
+            };
+            Ok(Node { ingress, admin })
         };
+        let nodes: Vec<Node> = ingress.iter().enumerate().map(node).collect::<Result<_, Error>>()?;
+        let first = nodes.first().ok_or_else(|| Error::Address(String::new()))?;
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(3)).no_proxy().build();
-        let http = http.map_err(|error| Error::Unreachable { url: ingress.to_string(), what: error.to_string() })?;
-        Ok(Self { http, ingress, admin })
+        let http =
+            http.map_err(|error| Error::Unreachable { url: first.ingress.to_string(), what: error.to_string() })?;
+        Ok(Self { http, nodes: nodes.into(), current: Arc::default() })
     }
 
-    /// The address of the ingress.
+    /// The address of the first ingress.
     pub fn url(&self) -> &str {
-        self.ingress.as_str().trim_end_matches('/')
+        self.nodes.first().map_or("", |node| node.ingress.as_str()).trim_end_matches('/')
     }
 
     /// Makes the services at `uri` known, in place of what was known of them before.
@@ -144,8 +167,8 @@ impl Client {
     /// If the cluster cannot be reached, or cannot reach `uri`.
     pub async fn register(&self, uri: &str) -> Result<(), Error> {
         let body = serde_json::json!({ "uri": uri, "force": true });
-        let sent = self.http.post(join(&self.admin, &["deployments"])).json(&body).timeout(ATTACH).send();
-        self.answer(&self.admin, sent.await).await.map(drop)
+        let ask = |node: &Node| self.http.post(join(&node.admin, &["deployments"])).json(&body).timeout(ATTACH);
+        self.ask(ask).await.map(drop)
     }
 
     /// Adds the first pieces of a thread's log; nothing, if they are there. `needs` are the threads that it is a fork of.
@@ -156,7 +179,7 @@ impl Client {
         // Each request holds one, because all together may be more than a message.
         for (at, piece) in (0..).zip(pieces) {
             let request = Append { at, pieces: vec![piece.clone()], needs: needs.to_vec() };
-            self.call::<_, ()>(&[THREAD, thread.as_str(), "append"], &request, ANSWER).await?;
+            self.call::<_, ()>(&[THREAD, thread.as_str(), "append"], &request).await?;
         }
         Ok(())
     }
@@ -172,10 +195,12 @@ impl Client {
             invocation_id: String,
         }
         let body = encoded(wake)?;
-        let url = join(&self.ingress, &[THREAD, thread.as_str(), "drive", "send"]);
-        let request = self.http.post(url).header(CONTENT_TYPE, "application/octet-stream");
-        let sent = request.header("idempotency-key", once).body(body).timeout(ANSWER).send().await;
-        let bytes = self.answer(&self.ingress, sent).await?;
+        let ask = |node: &Node| {
+            let request = self.http.post(join(&node.ingress, &[THREAD, thread.as_str(), "drive", "send"]));
+            let request = request.header(CONTENT_TYPE, OCTETS).header("idempotency-key", once);
+            request.body(body.clone()).timeout(ANSWER)
+        };
+        let bytes = self.ask(ask).await?;
         let accepted: Accepted = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
         Ok(accepted.invocation_id)
     }
@@ -185,8 +210,8 @@ impl Client {
     /// # Errors
     /// If the cluster cannot be asked.
     pub async fn left(&self, invocation: &str) -> Result<Option<Leaving>, Error> {
-        let sent = self.http.get(join(&self.ingress, &["restate", "invocation", invocation, "output"]));
-        match self.answer(&self.ingress, sent.timeout(ANSWER).send().await).await {
+        let path = ["restate", "invocation", invocation, "output"];
+        match self.ask(|node| self.http.get(join(&node.ingress, &path)).timeout(ANSWER)).await {
             Ok(bytes) => self.decoded(&bytes).map(Some),
             // 470: it has not ended.
             Err(Error::Refused { status: 470, .. }) => Ok(None),
@@ -199,7 +224,7 @@ impl Client {
     /// # Errors
     /// If the cluster cannot be asked.
     pub async fn log(&self, thread: &ThreadId, from: u64) -> Result<Log, Error> {
-        self.call(&[THREAD, thread.as_str(), "read"], &from, ANSWER).await
+        self.call(&[THREAD, thread.as_str(), "read"], &from).await
     }
 
     /// Tells a tree of threads to end for good, wherever it is driven.
@@ -207,7 +232,7 @@ impl Client {
     /// # Errors
     /// If the cluster cannot be asked.
     pub async fn cancel(&self, thread: &ThreadId) -> Result<(), Error> {
-        self.call(&[CANCEL, thread.as_str(), "set"], &(), ANSWER).await
+        self.call(&[CANCEL, thread.as_str(), "set"], &()).await
     }
 
     /// Whether it was told so.
@@ -215,7 +240,7 @@ impl Client {
     /// # Errors
     /// If the cluster cannot be asked.
     pub(crate) async fn is_cancelled(&self, thread: &ThreadId) -> Result<bool, Error> {
-        self.call(&[CANCEL, thread.as_str(), "get"], &(), ANSWER).await
+        self.call(&[CANCEL, thread.as_str(), "get"], &()).await
     }
 
     /// Every thread at the root of a tree, with the number of pieces of its log.
@@ -233,9 +258,12 @@ impl Client {
             value_utf8: Option<String>,
         }
         let query = format!("SELECT service_key, value_utf8 FROM state WHERE service_name = '{THREAD}' AND key = 'n'");
-        let request = self.http.post(join(&self.admin, &["query"])).header(ACCEPT, "application/json");
-        let sent = request.json(&serde_json::json!({ "query": query })).timeout(ATTACH).send().await;
-        let bytes = self.answer(&self.admin, sent).await?;
+        let query = serde_json::json!({ "query": query });
+        let ask = |node: &Node| {
+            let request = self.http.post(join(&node.admin, &["query"])).header(ACCEPT, "application/json");
+            request.json(&query).timeout(ATTACH)
+        };
+        let bytes = self.ask(ask).await?;
         let Rows { rows } = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
         let thread = |row: Row| Some((ThreadId::new(&row.service_key).ok()?, row.value_utf8?.parse().ok()?));
         Ok(rows.into_iter().filter_map(thread).collect())
@@ -247,7 +275,7 @@ impl Client {
     /// # Errors
     /// If the cluster cannot be asked, or the log does not continue what the store holds.
     pub async fn copy(&self, thread: &ThreadId, up_to: Option<u64>, store: &dyn Replica) -> Result<u64, Error> {
-        let mut position = store.position(thread)?;
+        let (mut position, since) = (store.position(thread)?, Instant::now());
         let (mut from, mut unfinished, mut at) = (position, Unfinished::default(), position);
         loop {
             if up_to.is_some_and(|end| position >= end) {
@@ -263,7 +291,10 @@ impl Client {
                 if up_to.is_none_or(|end| at >= end) || count == 0 {
                     return Ok(position);
                 }
-                // What was written last is on its way.
+                if since.elapsed() > ON_ITS_WAY {
+                    let what = format!("the log of thread {thread} ends at piece {at}");
+                    return Err(Error::Unreadable { url: self.url().to_owned(), what });
+                }
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -278,20 +309,39 @@ impl Client {
         }
     }
 
-    async fn call<I: Serialize, O: DeserializeOwned>(
-        &self,
-        path: &[&str],
-        input: &I,
-        within: Duration,
-    ) -> Result<O, Error> {
-        let request = self.http.request(Method::POST, join(&self.ingress, path));
-        let request = request.header(CONTENT_TYPE, "application/octet-stream").body(encoded(input)?);
-        let bytes = self.answer(&self.ingress, request.timeout(within).send().await).await?;
-        self.decoded(&bytes)
+    async fn call<I: Serialize, O: DeserializeOwned>(&self, path: &[&str], input: &I) -> Result<O, Error> {
+        let body = Bytes::from(encoded(input)?);
+        let ask = |node: &Node| {
+            let request = self.http.post(join(&node.ingress, path)).header(CONTENT_TYPE, OCTETS);
+            request.body(body.clone()).timeout(ANSWER)
+        };
+        self.decoded(&self.ask(ask).await?)
     }
 
-    async fn answer(&self, to: &Url, sent: Result<reqwest::Response, reqwest::Error>) -> Result<Bytes, Error> {
-        let url = to.as_str().trim_end_matches('/').to_owned();
+    /// Asks one node after the other until one answers. What is asked can be asked again.
+    async fn ask(&self, request: impl Fn(&Node) -> reqwest::RequestBuilder) -> Result<Bytes, Error> {
+        let first = self.current.load(Ordering::Relaxed);
+        let mut turns = (0..self.nodes.len()).map(|turn| first.wrapping_add(turn).checked_rem(self.nodes.len()));
+        let mut unanswered = None;
+        while let Some((at, node)) = turns.next().flatten().and_then(|at| Some((at, self.nodes.get(at)?))) {
+            match self.answer(node, request(node).send().await).await {
+                Err(error @ (Error::Unreachable { .. } | Error::Silent { .. })) => {
+                    // That a node is silent says more than that another one is gone.
+                    if !matches!(unanswered, Some(Error::Silent { .. })) {
+                        unanswered = Some(error);
+                    }
+                }
+                answered => {
+                    self.current.store(at, Ordering::Relaxed);
+                    return answered;
+                }
+            }
+        }
+        Err(unanswered.unwrap_or_else(|| Error::Address(String::new())))
+    }
+
+    async fn answer(&self, by: &Node, sent: Result<reqwest::Response, reqwest::Error>) -> Result<Bytes, Error> {
+        let url = by.ingress.as_str().trim_end_matches('/').to_owned();
         let failed = |error: reqwest::Error| {
             let (url, is_silent) = (url.clone(), error.is_timeout() && !error.is_connect());
             if is_silent { Error::Silent { url } } else { Error::Unreachable { url, what: innermost(&error) } }

@@ -13,6 +13,8 @@ const PIECE_BYTES: usize = 4 << 20;
 /// A part of an entry of a log. An entry is a list of writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Piece {
+    /// Whether the entry begins with it. What an entry before it lacks was never journaled.
+    pub(crate) is_first: bool,
     /// Whether the entry ends with it.
     pub(crate) is_last: bool,
     pub(crate) bytes: Bytes,
@@ -31,7 +33,7 @@ pub(crate) fn pieces(writes: &[Vec<u8>]) -> Result<Vec<Piece>, postcard::Error> 
     let starts: Vec<usize> = (0..bytes.len().max(1)).step_by(PIECE_BYTES).collect();
     let piece = |start: &usize| {
         let end = start.saturating_add(PIECE_BYTES).min(bytes.len());
-        Piece { is_last: end == bytes.len(), bytes: bytes.slice(*start..end) }
+        Piece { is_first: *start == 0, is_last: end == bytes.len(), bytes: bytes.slice(*start..end) }
     };
     Ok(starts.iter().map(piece).collect())
 }
@@ -43,6 +45,9 @@ pub(crate) struct Unfinished(Vec<u8>);
 impl Unfinished {
     /// Adds the next piece; returns the writes of the entry that ends with it.
     pub(crate) fn add(&mut self, piece: &Piece) -> Result<Option<Vec<Vec<u8>>>, postcard::Error> {
+        if piece.is_first {
+            self.0.clear();
+        }
         self.0.extend_from_slice(&piece.bytes);
         if !piece.is_last {
             return Ok(None);
@@ -151,5 +156,27 @@ impl PayloadMetadata for Raw {
 
     fn input_metadata() -> InputMetadata {
         InputMetadata { accept_content_type: "*/*", is_required: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_cut_into_pieces_and_put_together_again() {
+        for writes in [vec![], vec![vec![1, 2, 3]], vec![vec![7; PIECE_BYTES], vec![8; PIECE_BYTES * 2 + 5]]] {
+            let cut = pieces(&writes).unwrap();
+            assert!(cut.iter().all(|piece| piece.bytes.len() <= PIECE_BYTES));
+            let mut unfinished = Unfinished::default();
+            let mut whole = None;
+            // An entry that broke off before is no part of it.
+            unfinished.add(&Piece { is_first: true, is_last: false, bytes: Bytes::from_static(b"cut") }).unwrap();
+            for piece in &cut {
+                assert_eq!(whole, None);
+                whole = unfinished.add(piece).unwrap();
+            }
+            assert_eq!(whole, Some(writes));
+        }
     }
 }

@@ -15,7 +15,7 @@ use restate_sdk::prelude::*;
 use rondo_core::store::Replica;
 use rondo_protocol::id::ThreadId;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::time::{Instant, Interval};
+use tokio::task::JoinHandle;
 
 use crate::client::{Append, Client, Log};
 use crate::entry::{Leaving, Piece, Postcard, Raw, Told, Unfinished, Wake, pieces};
@@ -250,15 +250,27 @@ struct Driven {
     lease: SessionLease,
     worker: Worker,
     thread: ThreadId,
-    /// When the cluster is asked whether the thread was told to end.
-    cancels: Interval,
+    /// Ends the thread when the cluster is told to.
+    heeding: JoinHandle<()>,
     is_over: bool,
 }
 
 impl Drop for Driven {
     fn drop(&mut self) {
+        self.heeding.abort();
         if !self.is_over {
             tokio::spawn(self.worker.driver.abandon(&self.thread));
+        }
+    }
+}
+
+/// Asks again and again whether a thread was told to end, and ends it then.
+async fn heed(worker: Worker, thread: ThreadId) {
+    loop {
+        tokio::time::sleep(CANCEL_POLL).await;
+        // A cluster that does not answer now is asked again.
+        if worker.client.is_cancelled(&thread).await.unwrap_or(false) {
+            worker.driver.cancel(&thread);
         }
     }
 }
@@ -278,31 +290,19 @@ impl Leg {
             self.begin(wake).await?;
         }
         let Some(driven) = &mut self.driven else { return Err(HandlerError::from(Lost)) };
-        let session = Arc::clone(&driven.lease.session);
-        loop {
-            tokio::select! {
-                biased;
-                next = session.next() => match next {
-                    Next::Entry(writes) => {
-                        self.waiting = pieces(&writes)?;
-                        self.waiting.reverse();
-                        return self.waiting.pop().map(|piece| Postcard(Told::Piece(piece))).ok_or(Lost.into());
-                    }
-                    Next::Left(left) => {
-                        driven.is_over = true;
-                        return Ok(Postcard(Told::Left(left)));
-                    }
-                    Next::Unfit(why) => {
-                        driven.is_over = true;
-                        return Err(HandlerError::from(Unfit(why)));
-                    }
-                },
-                _ = driven.cancels.tick() => {
-                    // A cluster that does not answer now is asked again.
-                    if self.worker.client.is_cancelled(&self.thread).await.unwrap_or(false) {
-                        self.worker.driver.cancel(&self.thread);
-                    }
-                }
+        match driven.lease.session.next().await {
+            Next::Entry(writes) => {
+                self.waiting = pieces(&writes)?;
+                self.waiting.reverse();
+                self.waiting.pop().map(|piece| Postcard(Told::Piece(piece))).ok_or(Lost.into())
+            }
+            Next::Left(left) => {
+                driven.is_over = true;
+                Ok(Postcard(Told::Left(left)))
+            }
+            Next::Unfit(why) => {
+                driven.is_over = true;
+                Err(HandlerError::from(Unfit(why)))
             }
         }
     }
@@ -312,12 +312,17 @@ impl Leg {
         let Worker { client, driver, replica, sessions } = &self.worker;
         // An earlier invocation may have left a driver here that has lost its log.
         driver.abandon(&self.thread).await;
-        client.copy(&self.thread, Some(self.began), &**replica).await?;
+        let position = client.copy(&self.thread, Some(self.began), &**replica).await?;
+        // An entry that broke off lies before what this invocation writes.
+        match self.replayed.first_mut() {
+            Some((first, _)) => first.start = position,
+            None => self.from = position,
+        }
+        let again = !self.replayed.is_empty();
         for (pieces, writes) in std::mem::take(&mut self.replayed) {
             replica.apply(&self.thread, pieces, writes).await?;
         }
         let lease = sessions.open(&self.thread);
-        let again = self.from > self.began;
         let driving = driver.drive(self.thread.clone(), wake, self.script.clone(), again);
         let session = Arc::clone(&lease.session);
         tokio::spawn(async move {
@@ -325,8 +330,8 @@ impl Leg {
             session.leave(tokio::spawn(driving).await.unwrap_or_else(|error| Err(error.to_string())));
         });
         let (worker, thread) = (self.worker.clone(), self.thread.clone());
-        let cancels = tokio::time::interval_at(Instant::now() + CANCEL_POLL, CANCEL_POLL);
-        self.driven = Some(Driven { lease, worker, thread, cancels, is_over: false });
+        let heeding = tokio::spawn(heed(worker.clone(), thread.clone()));
+        self.driven = Some(Driven { lease, worker, thread, heeding, is_over: false });
         Ok(())
     }
 

@@ -32,7 +32,7 @@ use crate::rondo::blocking;
 
 pub use worker::Worker;
 
-/// A cluster, by the address of its ingress.
+/// A cluster, by the addresses of its ingresses.
 #[derive(Clone)]
 pub struct Cluster(Client);
 
@@ -101,12 +101,13 @@ impl From<rondo_restate::Error> for Failure {
 }
 
 impl Cluster {
-    /// The cluster with this ingress. Its admin interface is on port 9070 of the same host unless `admin` says where.
+    /// The cluster with these ingresses, of which one that does not answer is left for the next. The admin interface of
+    /// each is on port 9070 of the same host, unless `admin` has an address for each.
     ///
     /// # Errors
     /// [`Code::ClusterAddress`].
-    pub fn at(url: &str, admin: Option<&str>) -> Result<Self, Failure> {
-        Ok(Self(Client::new(url, admin)?))
+    pub fn at(urls: &[String], admin: &[String]) -> Result<Self, Failure> {
+        Ok(Self(Client::new(urls, admin)?))
     }
 
     /// The address.

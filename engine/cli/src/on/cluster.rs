@@ -37,18 +37,18 @@ const LATER_LOOK: Duration = Duration::from_secs(1);
 /// Which cluster holds the threads.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OnArgs {
-    /// The Restate cluster that holds the threads, by the address of its ingress
-    #[arg(long, value_name = "URL")]
-    on: Option<String>,
-    /// The cluster's admin interface [default: port 9070 of the same host]
-    #[arg(long, value_name = "URL", requires = "on")]
-    admin: Option<String>,
+    /// The Restate cluster that holds the threads, by the address of an ingress; several are tried in turn
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    on: Vec<String>,
+    /// The admin interface of each [default: port 9070 of the same host]
+    #[arg(long, value_name = "URL", value_delimiter = ',', requires = "on")]
+    admin: Vec<String>,
 }
 
 impl OnArgs {
     /// The cluster, if there is one.
     pub(in super::super) fn cluster(&self) -> Result<Option<Cluster>, Failure> {
-        self.on.as_deref().map(|url| Cluster::at(url, self.admin.as_deref())).transpose()
+        (!self.on.is_empty()).then(|| Cluster::at(&self.on, &self.admin)).transpose()
     }
 
     /// The options of the store: with a cluster, that of the copy of its threads.
