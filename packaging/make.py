@@ -43,7 +43,7 @@ def version():
 
 def linked():
     """The crates whose code is in the binary, by their ids: what `rondo-cli` needs, without what only builds or tests."""
-    metadata = json.loads(said("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target()))
+    metadata = json.loads(said("cargo", "metadata", "--locked", "--features", "rondo-cli/restate", "--format-version", "1", "--filter-platform", target()))
     packages = {package["id"]: package for package in metadata["packages"]}
     needed = {
         node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]

@@ -246,6 +246,28 @@ def a_form_is_answered_once_and_times_out(options):
 
 
 @trial
+def the_lines_of_a_batch_fan_out_over_the_workers(options):
+    count = 40 if options.short else 400
+    with Scene(options, delay_s=0.05) as scene:
+        names = [scene.worker(), scene.worker(), scene.worker()]
+        name = scene.write("loop.yaml", LOOP.replace("COUNT", "4"))
+        lines = scene.write("lines.jsonl", "".join(json.dumps({"key": f"l{line}"}) + "\n" for line in range(count)))
+        done = scene.rondo.run(
+            "run", name, "--input-file", lines, "--concurrency", "32", "--json", *scene.on(), timeout=600, check=0
+        )
+        results = [json.loads(line) for line in done.stdout.splitlines()]
+        results = {line["line"]: line["outcome"] for line in results if line.get("line")}
+        equal(results, {line: "done" for line in range(1, count + 1)}, "lines")
+        equal(scene.model.asked(), count * 5, "calls")
+        drove = []
+        for one in names:
+            stored = scene.rondo.lines("threads", "--store", scene.rondo.aside / f"worker-{one}")
+            drove.append(len(stored))
+        equal(sum(drove), count, "threads of the workers")
+        return f"{count} lines over workers that drove {', '.join(map(str, drove))}"
+
+
+@trial
 def a_thread_is_cancelled_inside_a_call(options):
     with Scene(options, delay_s=60) as scene:
         scene.worker()

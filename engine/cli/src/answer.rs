@@ -21,6 +21,7 @@ use rondo::store::{Read, Row};
 
 use super::files::read_text;
 use super::find_thread::{Candidates, find_thread, no_threads};
+#[cfg(feature = "restate")]
 use super::on;
 use super::person::is_attended;
 use super::progress::suspended;
@@ -78,8 +79,9 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         meant = Some(form);
         Ok((root, row))
     };
+    #[cfg(feature = "restate")]
     if let Some(cluster) = args.run.on.cluster()? {
-        let ((thread, _), writing) = on::found(&cluster, (&args.run.on, &args.run.store), find, output)?;
+        let ((thread, _), writing) = on::found((&args.run.on, &args.run.store), find, output)?;
         let Some(answer) = given_answer(args, meant.ok_or_else(no_threads)?, output)? else { return Ok(Exit::Waiting) };
         return on::answer(cluster, thread, answer, writing, &args.run, output);
     }

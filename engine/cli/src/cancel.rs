@@ -1,12 +1,16 @@
 //! `rondo cancel`: ends a thread for good.
 
 use rondo::core::Cancelled;
-
 use rondo::protocol::id::ThreadId;
+#[cfg(feature = "restate")]
 use rondo::store::Read;
 
-use super::find_thread::{find_thread, find_thread_in, root};
-use super::on::{self, OnArgs};
+use super::find_thread::find_thread_in;
+#[cfg(feature = "restate")]
+use super::find_thread::{find_thread, root};
+#[cfg(feature = "restate")]
+use super::on;
+use super::on::OnArgs;
 use super::runner::{Task, Writing, run_task};
 use super::store_access::existing_store_at;
 use super::{Exit, Failure, Output, StoreArgs, json};
@@ -24,21 +28,22 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (thread, exit) = if let Some(cluster) = args.on.cluster()? {
-        let find = |store: &dyn Read| root(store, find_thread(store, &args.thread)?);
-        let ((thread, _), writing) = on::found(&cluster, (&args.on, &args.store), find, output)?;
-        (thread.clone(), on::cancel(cluster, thread, writing, output)?)
-    } else {
-        here(args, output)?
-    };
+    let (thread, exit) = ended(args, output)?;
     if exit == Exit::Done {
         output.tell(&format!("thread {thread} is cancelled\n"));
     }
     Ok(exit)
 }
 
-/// Ends a thread of a store.
-fn here(args: &CancelArgs, output: &mut Output) -> Result<(ThreadId, Exit), Failure> {
+/// Ends a thread of a cluster, if one is named, or of a store.
+fn ended(args: &CancelArgs, output: &mut Output) -> Result<(ThreadId, Exit), Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(cluster) = args.on.cluster()? {
+        let find = |store: &dyn Read| root(store, find_thread(store, &args.thread)?);
+        let ((thread, _), writing) = on::found((&args.on, &args.store), find, output)?;
+        let exit = on::cancel(cluster, thread.clone(), writing, output)?;
+        return Ok((thread, exit));
+    }
     let (rondo, store, durability) = args.store.trusted(output)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();

@@ -17,12 +17,14 @@ use rondo::views::fork::fork_line;
 use super::files::{absolute, read_text};
 use super::find_thread::{find_current, no_threads};
 use super::input::changed_input;
+#[cfg(feature = "restate")]
+use super::on;
 use super::resume::{ContinueArgs, prepare, resume_thread};
 use super::run::run_thread;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
-use super::{Exit, Failure, Output, ReadArgs, on, workflow, working_folder};
+use super::{Exit, Failure, Output, ReadArgs, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -87,6 +89,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let subject = ContinueTarget::Fork(loaded.as_ref());
     let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
+    #[cfg(feature = "restate")]
     if let Some(cluster) = args.run.on.cluster()? {
         return on::fork(cluster, thread, (request, plan, run_spec), writing, &args.run, output);
     }

@@ -3,10 +3,23 @@
 
 #[cfg(feature = "restate")]
 mod cluster;
-#[cfg(not(feature = "restate"))]
-mod without;
 
 #[cfg(feature = "restate")]
-pub use cluster::{OnArgs, answer, begin, cancel, fork, found, resume};
+pub use cluster::{OnArgs, Remote, answer, begin, cancel, fork, found, resume};
+
+/// A build without clusters has no such options.
 #[cfg(not(feature = "restate"))]
-pub use without::{OnArgs, answer, begin, cancel, fork, found, resume};
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OnArgs {}
+
+#[cfg(not(feature = "restate"))]
+#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as where there are clusters")]
+impl OnArgs {
+    pub(super) fn flags(&self, flags: rondo::settings::Flags) -> Result<rondo::settings::Flags, super::Failure> {
+        Ok(flags)
+    }
+
+    pub(super) fn copied(&self, flags: rondo::settings::Flags) -> Result<rondo::settings::Flags, super::Failure> {
+        Ok(flags)
+    }
+}

@@ -16,7 +16,9 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::changed_file::notice;
 use super::find_thread::{find_thread, find_unfinished, root};
-use super::on::{self, OnArgs};
+#[cfg(feature = "restate")]
+use super::on;
+use super::on::OnArgs;
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run::ScriptArgs;
@@ -96,8 +98,9 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
+    #[cfg(feature = "restate")]
     if let Some(cluster) = run.on.cluster()? {
-        let ((thread, _), writing) = on::found(&cluster, (&run.on, &run.store), find, output)?;
+        let ((thread, _), writing) = on::found((&run.on, &run.store), find, output)?;
         return on::resume(cluster, thread, writing, run, output);
     }
     let (thread, mut run_spec, writing) = prepare(run, ContinueTarget::Thread, find, output)?;

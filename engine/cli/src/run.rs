@@ -18,7 +18,9 @@ use super::approval::approvers;
 use super::batch::{self, BatchArgs};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
-use super::on::{self, OnArgs};
+use super::on::OnArgs;
+#[cfg(feature = "restate")]
+use super::on::{self, Remote};
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
@@ -135,13 +137,19 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         return dry_run::show(&checked, new, &run_spec, output);
     }
     let draft = new.draft()?;
+    #[cfg(feature = "restate")]
     if let Some(cluster) = args.on.cluster()? {
-        let Inputs::One(input) = inputs else {
-            let failure = Failure::new(Code::InvalidInput, "the lines of a batch are run here, not on a cluster");
-            return Err(failure.with_hint("start each line with `rondo run`, or leave `--on` out"));
-        };
+        let remote = Remote::new(cluster, &args.script, Some(draft.loaded.folder()))?;
         let to_open = rondo.store_to_open(&draft.settings)?;
-        return on::begin(cluster, (draft, input, &args.script), Writing { rondo, to_open }, &args.view, output);
+        // What the run may use is the worker's to say.
+        let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::default());
+        let (writing, shown) = (Writing { rondo, to_open }, (&args.view, output));
+        return match inputs {
+            Inputs::One(input) => on::begin(remote, (NewThread { input, ..new }, run_spec), writing, shown.0, shown.1),
+            Inputs::Batch(lines) => {
+                batch::start(lines, (new, run_spec), args.batch, (writing, Some(Box::new(remote))), shown)
+            }
+        };
     }
     let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
     let prepared = prepare(&rondo, &args.workflow, draft);
@@ -160,7 +168,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, new, run_spec, args.batch, writing, (&args.view, output))
+            batch::start(lines, (new, run_spec), args.batch, (writing, None), (&args.view, output))
         }
     }
 }

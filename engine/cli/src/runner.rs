@@ -45,6 +45,7 @@ pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
 /// The library and the output of one task.
 pub struct TaskContext {
     pub rondo: Rondo,
+    #[cfg(feature = "restate")]
     pub host: Host,
     pub engine: Engine,
     number: u32,
@@ -59,6 +60,7 @@ impl TaskContext {
     }
 
     /// Shows an event. Returns whether anybody looks.
+    #[cfg(feature = "restate")]
     pub async fn event(&self, event: Event) -> bool {
         self.send(Update::Event(Box::new(event))).await
     }
@@ -196,7 +198,13 @@ pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output)
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
 pub(super) fn spawn(
-    Session { rondo, host, engine, .. }: Session,
+    Session {
+        rondo,
+        #[cfg(feature = "restate")]
+        host,
+        engine,
+        ..
+    }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
@@ -211,8 +219,18 @@ pub(super) fn spawn(
                 break;
             }
             while running.try_join_next().is_some() {}
-            let (rondo, host, engine) = (rondo.clone(), host.clone(), engine.clone());
-            let context = TaskContext { rondo, host, engine, number, stop: stop.clone(), updates: updates.clone() };
+            let (rondo, engine) = (rondo.clone(), engine.clone());
+            #[cfg(feature = "restate")]
+            let host = host.clone();
+            let context = TaskContext {
+                rondo,
+                #[cfg(feature = "restate")]
+                host,
+                engine,
+                number,
+                stop: stop.clone(),
+                updates: updates.clone(),
+            };
             let updates = updates.clone();
             running.spawn(async move {
                 let _permit = permit;

@@ -16,7 +16,7 @@ use rondo_protocol::id::ThreadId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Leaving, Piece, Unfinished, Wake};
+use crate::entry::{Leaving, Piece, Unfinished, Wake, decode, encode};
 
 /// The object of a tree of threads.
 pub(crate) const THREAD: &str = "RondoThread";
@@ -300,7 +300,7 @@ impl Client {
             }
             for bytes in pieces {
                 at = at.saturating_add(1);
-                let piece: Piece = postcard::from_bytes(&bytes).map_err(|error| self.unreadable(&error))?;
+                let piece: Piece = decode(&bytes).map_err(|error| self.unreadable(&error))?;
                 if let Some(writes) = unfinished.add(&piece).map_err(|error| self.unreadable(&error))? {
                     store.apply(thread, Range { start: from, end: at }, writes).await?;
                     (from, position) = (at, at);
@@ -310,7 +310,7 @@ impl Client {
     }
 
     async fn call<I: Serialize, O: DeserializeOwned>(&self, path: &[&str], input: &I) -> Result<O, Error> {
-        let body = Bytes::from(encoded(input)?);
+        let body = encoded(input)?;
         let ask = |node: &Node| {
             let request = self.http.post(join(&node.ingress, path)).header(CONTENT_TYPE, OCTETS);
             request.body(body.clone()).timeout(ANSWER)
@@ -360,7 +360,7 @@ impl Client {
     }
 
     fn decoded<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Error> {
-        postcard::from_bytes(bytes).map_err(|error| self.unreadable(&error))
+        decode(bytes).map_err(|error| self.unreadable(&error))
     }
 
     fn unreadable(&self, error: &dyn std::error::Error) -> Error {
@@ -368,8 +368,8 @@ impl Client {
     }
 }
 
-fn encoded<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
-    postcard::to_allocvec(value).map_err(|error| store::Error::Malformed { what: error.to_string() }.into())
+fn encoded<T: Serialize>(value: &T) -> Result<Bytes, Error> {
+    encode(value).map_err(|error| store::Error::Malformed { what: error.to_string() }.into())
 }
 
 fn join(base: &Url, path: &[&str]) -> Url {

@@ -24,8 +24,8 @@ pub(crate) struct Piece {
 ///
 /// # Errors
 /// If the writes have no encoding.
-pub fn to_pieces(writes: &[Vec<u8>]) -> Result<Vec<Bytes>, postcard::Error> {
-    pieces(writes)?.iter().map(|piece| postcard::to_allocvec(piece).map(Bytes::from)).collect()
+pub fn to_pieces(writes: &[Vec<u8>]) -> Result<Vec<Bytes>, impl std::error::Error + use<>> {
+    pieces(writes)?.iter().map(encode).collect::<Result<_, CodecError>>()
 }
 
 pub(crate) fn pieces(writes: &[Vec<u8>]) -> Result<Vec<Piece>, postcard::Error> {
@@ -95,27 +95,51 @@ pub(crate) enum Told {
     Left(Leaving),
 }
 
-/// A value in postcard's encoding.
-#[derive(Debug, Clone)]
-pub(crate) struct Postcard<T>(pub(crate) T);
+/// The version of what travels and what is kept. A worker of another version of rondo says so.
+const VERSION: u8 = 1;
 
-impl<T: Serialize> restate_sdk::serde::Serialize for Postcard<T> {
-    type Error = postcard::Error;
+/// A value that is none, or one of another version of rondo.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CodecError {
+    #[error("its version is {0}; this version of rondo knows {VERSION}")]
+    Version(u8),
+    #[error(transparent)]
+    Postcard(#[from] postcard::Error),
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, CodecError> {
+    Ok(postcard::to_extend(value, vec![VERSION])?.into())
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => Ok(postcard::from_bytes(rest)?),
+        Some((other, _)) => Err(CodecError::Version(*other)),
+        None => Err(postcard::Error::DeserializeUnexpectedEnd.into()),
+    }
+}
+
+/// A value with its version.
+#[derive(Debug, Clone)]
+pub(crate) struct Coded<T>(pub(crate) T);
+
+impl<T: Serialize> restate_sdk::serde::Serialize for Coded<T> {
+    type Error = CodecError;
 
     fn serialize(&self) -> Result<Bytes, Self::Error> {
-        postcard::to_allocvec(&self.0).map(Bytes::from)
+        encode(&self.0)
     }
 }
 
-impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for Postcard<T> {
-    type Error = postcard::Error;
+impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for Coded<T> {
+    type Error = CodecError;
 
     fn deserialize(bytes: &mut Bytes) -> Result<Self, Self::Error> {
-        postcard::from_bytes(bytes).map(Self)
+        decode(bytes).map(Self)
     }
 }
 
-impl<T> PayloadMetadata for Postcard<T> {
+impl<T> PayloadMetadata for Coded<T> {
     fn json_schema() -> Option<serde_json::Value> {
         None
     }
@@ -162,6 +186,15 @@ impl PayloadMetadata for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_another_version_says_so() {
+        let bytes = encode(&Wake::Timer(3)).unwrap();
+        assert_eq!(decode::<Wake>(&bytes).unwrap(), Wake::Timer(3));
+        let newer = [&[VERSION + 1], &bytes[1..]].concat();
+        assert!(matches!(decode::<Wake>(&newer), Err(CodecError::Version(found)) if found == VERSION + 1));
+        assert!(decode::<Wake>(&[]).is_err() && decode::<Wake>(&[VERSION]).is_err());
+    }
 
     #[test]
     fn an_entry_is_cut_into_pieces_and_put_together_again() {

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use crate::client::{Append, Client, Log};
-use crate::entry::{Leaving, Piece, Postcard, Raw, Told, Unfinished, Wake, pieces};
+use crate::entry::{Coded, Leaving, Piece, Raw, Told, Unfinished, Wake, decode, encode, pieces};
 use crate::session::{Next, SessionLease, Sessions};
 
 /// How many pieces an invocation journals before the thread goes on under another one: a journal is sent again whole
@@ -118,11 +118,11 @@ struct Threads(Worker);
 impl Threads {
     /// Adds pieces to the log of a thread that nobody drives.
     #[handler]
-    async fn append(&self, ctx: ObjectContext<'_>, input: Postcard<Append>) -> HandlerResult<Postcard<()>> {
-        let Postcard(Append { at, pieces, needs }) = input;
+    async fn append(&self, ctx: ObjectContext<'_>, input: Coded<Append>) -> HandlerResult<Coded<()>> {
+        let Coded(Append { at, pieces, needs }) = input;
         let mut count = count(&ctx).await?;
         if count == 0 && !needs.is_empty() {
-            ctx.set("needs", Raw(postcard::to_allocvec(&needs)?.into()));
+            ctx.set("needs", Raw(encode(&needs)?));
         }
         for (number, piece) in (at..).zip(pieces) {
             if number > count {
@@ -139,19 +139,19 @@ impl Threads {
             count = count.saturating_add(1);
         }
         ctx.set("n", count);
-        Ok(Postcard(()))
+        Ok(Coded(()))
     }
 
     /// A part of the log.
     #[handler]
-    async fn read(&self, ctx: SharedObjectContext<'_>, from: Postcard<u64>) -> HandlerResult<Postcard<Log>> {
-        let Postcard(from) = from;
+    async fn read(&self, ctx: SharedObjectContext<'_>, from: Coded<u64>) -> HandlerResult<Coded<Log>> {
+        let Coded(from) = from;
         let count = ctx.get::<u64>("n").await?.unwrap_or(0);
         let needs = match from {
             0 => ctx.get::<Raw>("needs").await?,
             _ => None,
         };
-        let needs = needs.map_or(Ok(Vec::new()), |Raw(needs)| postcard::from_bytes(&needs))?;
+        let needs = needs.map_or(Ok(Vec::new()), |Raw(needs)| decode(&needs))?;
         let (mut pieces, mut bytes) = (Vec::new(), 0_usize);
         for number in from..count.min(from.saturating_add(READ_PIECES)) {
             let Some(Raw(piece)) = ctx.get::<Raw>(&key(number)).await? else {
@@ -163,13 +163,13 @@ impl Threads {
                 break;
             }
         }
-        Ok(Postcard(Log { count, needs, pieces }))
+        Ok(Coded(Log { count, needs, pieces }))
     }
 
     /// Drives the thread until it waits, stops or ends.
     #[handler]
-    async fn drive(&self, ctx: ObjectContext<'_>, wake: Postcard<Wake>) -> HandlerResult<Postcard<Leaving>> {
-        let Postcard(wake) = wake;
+    async fn drive(&self, ctx: ObjectContext<'_>, wake: Coded<Wake>) -> HandlerResult<Coded<Leaving>> {
+        let Coded(wake) = wake;
         let thread =
             ThreadId::new(ctx.key()).map_err(|_| TerminalError::new_with_code(404, "no thread has that id"))?;
         let began = count(&ctx).await?;
@@ -178,7 +178,7 @@ impl Threads {
         }
         if matches!(wake, Wake::Timer(at) if at != began) {
             // It went on before its time had come.
-            return Ok(Postcard(Leaving::Settled));
+            return Ok(Coded(Leaving::Settled));
         }
         if let Wake::Continue(Some(script), _) = &wake {
             ctx.set("script", script.clone());
@@ -189,11 +189,10 @@ impl Threads {
         loop {
             let (driving, wake) = (&mut leg, wake.clone());
             let told = ctx.run(move || driving.next(wake)).name(end.to_string());
-            let Postcard(told) = told.await?;
+            let Coded(told) = told.await?;
             match told {
                 Told::Piece(piece) => {
-                    let bytes = postcard::to_allocvec(&piece).map_err(HandlerError::from)?;
-                    ctx.set(&key(end), Raw(bytes.into()));
+                    ctx.set(&key(end), Raw(encode(&piece)?));
                     end = end.saturating_add(1);
                     ctx.set("n", end);
                     leg.journaled(end, piece).await?;
@@ -204,14 +203,14 @@ impl Threads {
                 Told::Left(left) => {
                     let me = ctx.object_client::<ThreadsClient>(thread.as_str());
                     match left {
-                        Leaving::Drained => drop(me.drive(Postcard(Wake::Follow)).send()),
+                        Leaving::Drained => drop(me.drive(Coded(Wake::Follow)).send()),
                         Leaving::Waiting(Some(ms)) => {
                             let at = Duration::from_millis(ms);
-                            drop(me.drive(Postcard(Wake::Timer(end))).send_after(at));
+                            drop(me.drive(Coded(Wake::Timer(end))).send_after(at));
                         }
                         Leaving::Waiting(None) | Leaving::Settled | Leaving::Refused(_) => {}
                     }
-                    return Ok(Postcard(left));
+                    return Ok(Coded(left));
                 }
             }
         }
@@ -282,9 +281,9 @@ impl Leg {
     }
 
     /// What to journal next: of what the driver writes, or how it left the thread.
-    async fn next(&mut self, wake: Wake) -> HandlerResult<Postcard<Told>> {
+    async fn next(&mut self, wake: Wake) -> HandlerResult<Coded<Told>> {
         if let Some(piece) = self.waiting.pop() {
-            return Ok(Postcard(Told::Piece(piece)));
+            return Ok(Coded(Told::Piece(piece)));
         }
         if self.driven.is_none() {
             self.begin(wake).await?;
@@ -294,11 +293,11 @@ impl Leg {
             Next::Entry(writes) => {
                 self.waiting = pieces(&writes)?;
                 self.waiting.reverse();
-                self.waiting.pop().map(|piece| Postcard(Told::Piece(piece))).ok_or(Lost.into())
+                self.waiting.pop().map(|piece| Coded(Told::Piece(piece))).ok_or(Lost.into())
             }
             Next::Left(left) => {
                 driven.is_over = true;
-                Ok(Postcard(Told::Left(left)))
+                Ok(Coded(Told::Left(left)))
             }
             Next::Unfit(why) => {
                 driven.is_over = true;
@@ -372,16 +371,16 @@ struct Cancellations;
 #[object(name = "RondoCancel", journal_retention = "0s")]
 impl Cancellations {
     #[handler]
-    async fn set(&self, ctx: ObjectContext<'_>, _none: Raw) -> HandlerResult<Postcard<()>> {
+    async fn set(&self, ctx: ObjectContext<'_>, _none: Raw) -> HandlerResult<Coded<()>> {
         if !is_set(ctx.get("is").await?) {
             ctx.set("is", true);
         }
-        Ok(Postcard(()))
+        Ok(Coded(()))
     }
 
     #[handler]
-    async fn get(&self, ctx: SharedObjectContext<'_>, _none: Raw) -> HandlerResult<Postcard<bool>> {
-        Ok(Postcard(is_set(ctx.get("is").await?)))
+    async fn get(&self, ctx: SharedObjectContext<'_>, _none: Raw) -> HandlerResult<Coded<bool>> {
+        Ok(Coded(is_set(ctx.get("is").await?)))
     }
 }
 

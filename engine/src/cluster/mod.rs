@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
-use rondo_core::Engine;
 use rondo_core::local::{ForkRequest, PersonAnswer};
 use rondo_core::store::{Commit, MemoryStore, Replica as _};
-use rondo_protocol::Value;
+use rondo_core::{Engine, NewThread};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::hint::Hint;
@@ -23,11 +22,9 @@ use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
 use serde::{Deserialize, Serialize};
 
 use crate::Rondo;
-use crate::core::grant::Grants;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::host::run_config::RunSpec;
-use crate::host::starting::Draft;
 use crate::rondo::blocking;
 
 pub use worker::Worker;
@@ -115,22 +112,21 @@ impl Cluster {
         self.0.url()
     }
 
-    /// Begins a thread. `script` answers in place of models.
+    /// Begins a thread, which was drawn before or is drawn now. `script` answers in place of models.
     ///
     /// # Errors
     /// If the cluster cannot be asked, or the input does not fit.
     pub async fn begin(
         &self,
         rondo: &Rondo,
-        draft: Draft,
-        input: Value,
+        (new, run_spec): (NewThread, &RunSpec),
+        drawn: Option<ThreadId>,
         script: Option<String>,
     ) -> Result<Asked, Failure> {
-        let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::default());
         // The folder that tools work in is the worker's.
-        let new = rondo_core::NewThread { input, workspace: None, ..new };
+        let new = NewThread { workspace: None, ..new };
         let (env, registry) = rondo.surroundings();
-        let thread = env.thread_id();
+        let thread = drawn.unwrap_or_else(|| env.thread_id());
         let engine = Engine::new(Arc::new(MemoryStore::new()), env, registry);
         let commit = engine.compose(new, &run_spec.of_beginning(), &thread)?;
         self.append(commit).await?;
@@ -219,12 +215,12 @@ impl Cluster {
             Ok(SharedStore::open(opening, own_threads)?)
         });
         let (shared, _) = opened.await?;
-        Ok(Copy { client: self.0.clone(), store: Copied(shared) })
+        Ok(Copy { client: self.0.clone(), store: Copied::new(shared) })
     }
 
     /// The same, of a store that is open.
     pub fn copy_of(&self, host: &Host) -> Option<Copy> {
-        Some(Copy { client: self.0.clone(), store: Copied(host.shared()?.clone()) })
+        Some(Copy { client: self.0.clone(), store: Copied::new(host.shared()?.clone()) })
     }
 
     /// Where the copy of this cluster's threads is kept, below a folder for what can be made again.
@@ -273,7 +269,7 @@ impl Copy {
     /// Releases it.
     pub async fn close(self) -> Result<(), Failure> {
         blocking(move || {
-            self.store.0.leave();
+            self.store.store.leave();
             Ok(())
         })
         .await

@@ -82,7 +82,7 @@ impl Host {
         let (running, shared, notices) = opened(opening).await?;
         let store = ReplicatedStore::new(shared.clone(), log);
         let engine = Engine::shared(Arc::new(store), running, env, registry);
-        Ok((Self { engine, shared: Some(shared.clone()) }, Copied(shared), notices))
+        Ok((Self { engine, shared: Some(shared.clone()) }, Copied::new(shared), notices))
     }
 
     /// A host over the store of `engine`.

@@ -205,7 +205,7 @@ impl RunSpec {
     }
 
     /// What decides how a thread begins, before anything is called.
-    pub(crate) fn of_beginning(&self) -> RunConfig {
+    pub fn of_beginning(&self) -> RunConfig {
         let Equipment { settings, resources, .. } = &*self.equipment;
         RunConfig {
             redactor: Arc::new(resources.redactor()),

@@ -5,11 +5,13 @@
 //! is written again, and then changes nothing. Nothing is synced here, because a copy that lost its end reads the log
 //! again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{self, BoxFuture};
+use parking_lot::Mutex;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use crate::tables::Change;
 use crate::write::EncodedCommit;
 use crate::{
     CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, StepStore as _, Tables,
-    ThreadDrivers, Visited, Write, WriteLog, WriteStore,
+    ThreadDrivers, ThreadLocks, Visited, Write, WriteLog, WriteStore,
 };
 
 /// The version of a write in a log. A reader knows older ones.
@@ -82,17 +84,71 @@ fn of_commit(commit: EncodedCommit) -> LoggedWrite {
     LoggedWrite::Commit { header, changes, clear_journal, closed, link }
 }
 
-/// A store that holds what it was given of logs.
+/// How long to wait before a root that is being written is tried again.
+const RETRY_DELAY: Duration = Duration::from_millis(2);
+
+/// A store that holds what it was given of logs. Several processes may bring one up to the same log.
 #[derive(Clone)]
-pub struct Copied(pub SharedStore);
+pub struct Copied {
+    pub store: SharedStore,
+    roots: Arc<Roots>,
+}
+
+/// The roots whose entries are being written, in this process and in others.
+struct Roots {
+    here: Mutex<BTreeSet<ThreadId>>,
+    locks: ThreadLocks,
+}
+
+/// A root that nobody else writes entries of, until dropped.
+struct RootLease<'a> {
+    roots: &'a Roots,
+    root: &'a ThreadId,
+}
+
+impl Roots {
+    fn take<'a>(&'a self, root: &'a ThreadId) -> Option<RootLease<'a>> {
+        if !self.here.lock().insert(root.clone()) {
+            return None;
+        }
+        let lease = RootLease { roots: self, root };
+        self.locks.take(&lock_of(root)).then_some(lease)
+    }
+}
+
+impl Drop for RootLease<'_> {
+    fn drop(&mut self) {
+        self.roots.locks.release(&lock_of(self.root));
+        self.roots.here.lock().remove(self.root);
+    }
+}
+
+/// The lock of a root's entries, which is not that of who drives the thread.
+fn lock_of(root: &ThreadId) -> ThreadId {
+    let bytes = crate::keys::thread_bytes(root);
+    let (time, random) = bytes.split_at(6);
+    let number = |bytes: &[u8]| bytes.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+    ThreadId::from_parts(u64::try_from(number(time)).unwrap_or_default(), number(random) ^ 1 << 60)
+}
 
 impl Copied {
+    pub fn new(store: SharedStore) -> Self {
+        let roots = Roots { here: Mutex::default(), locks: ThreadLocks::of(store.folder()) };
+        Self { store, roots: Arc::new(roots) }
+    }
+
     async fn apply_all(&self, root: &ThreadId, pieces: Range<u64>, writes: Vec<Vec<u8>>) -> Result<(), Error> {
+        let _lease = loop {
+            match self.roots.take(root) {
+                Some(lease) => break lease,
+                None => tokio::time::sleep(RETRY_DELAY).await,
+            }
+        };
         let position = self.position(root)?;
         if pieces.end <= position {
             return Ok(());
         }
-        if pieces.start != position {
+        if pieces.start > position {
             let what =
                 format!("the log of thread {root} goes on at piece {}; the store holds {position}", pieces.start);
             return Err(Damage::new(what).of_thread(root).into());
@@ -102,7 +158,7 @@ impl Copied {
         let mut stored: BTreeMap<ThreadId, usize> = BTreeMap::new();
         for (number, write) in writes.iter().enumerate() {
             if let Some(thread) = write.thread().filter(|_| matches!(write, Write::Commit(_)))
-                && write.is_stored(&self.0)?
+                && write.is_stored(&self.store)?
             {
                 stored.insert(thread.clone(), number);
             }
@@ -110,11 +166,11 @@ impl Copied {
         for (number, write) in writes.into_iter().enumerate() {
             let is_stored = write.thread().and_then(|thread| stored.get(thread)).is_some_and(|last| number <= *last);
             if !is_stored {
-                self.0.submit(write).await.map_err(|error| diverged(root, error))?;
+                self.store.submit(write).await.map_err(|error| diverged(root, error))?;
             }
         }
         let position = pieces.end.to_be_bytes().to_vec();
-        self.0.put_hook_value(POSITIONS, root.as_str().as_bytes().to_vec(), Some(position)).await
+        self.store.put_hook_value(POSITIONS, root.as_str().as_bytes().to_vec(), Some(position)).await
     }
 }
 
@@ -130,7 +186,7 @@ fn diverged(root: &ThreadId, error: Error) -> Error {
 
 impl Replica for Copied {
     fn position(&self, root: &ThreadId) -> Result<u64, Error> {
-        let stored = self.0.hook_value(POSITIONS, root.as_str().as_bytes())?;
+        let stored = self.store.hook_value(POSITIONS, root.as_str().as_bytes())?;
         let Some(bytes) = stored else { return Ok(0) };
         let bytes = bytes.try_into().map_err(|_| Damage::new("the number of entries of a log is no number"))?;
         Ok(u64::from_be_bytes(bytes))

@@ -1,15 +1,14 @@
 //! Where there are clusters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo::cluster::{Asked, Choices, Copy};
 use rondo::core::local::{self, ForkPlan, ForkRequest, origin};
 use rondo::core::thread::Origin;
-use rondo::core::{Ended, PersonAnswer};
-use rondo::host::starting::Draft;
-use rondo::protocol::Value;
+use rondo::core::{Ended, NewThread, PersonAnswer};
+use rondo::host::answers_from::AnswersFrom;
 use rondo::protocol::call::Fault;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::EventId;
@@ -19,6 +18,7 @@ use rondo::store::{Read, Status};
 use rondo::tell::tell;
 
 use super::super::answer::ask;
+use super::super::batch::Elsewhere;
 use super::super::person::{consent_by, is_attended};
 use super::super::result::View;
 use super::super::resume::{ContinueArgs, InDoubtChoice};
@@ -96,7 +96,6 @@ fn named() -> Vec<ThreadId> {
 
 /// What `find` finds in the copy of the cluster's threads, which can then be written.
 pub fn found<T>(
-    _cluster: &Cluster,
     (on, store): (&OnArgs, &StoreArgs),
     find: impl FnOnce(&dyn Read) -> Result<T, Failure>,
     output: &Output,
@@ -116,17 +115,64 @@ type Asking = Box<dyn for<'c> FnOnce(&'c Cluster, &'c TaskContext) -> BoxFuture<
 
 /// Begins a thread, and shows it.
 pub fn begin(
-    cluster: Cluster,
-    (draft, input, script): (Draft, Value, &ScriptArgs),
+    remote: Remote,
+    (new, run_spec): (NewThread, RunSpec),
     writing: Writing,
     view: &View,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let script = script_text(script, Some(&draft))?;
+    let Remote { cluster, script } = remote;
     let asking: Asking = Box::new(move |cluster, context| {
-        Box::pin(async move { cluster.begin(&context.rondo, draft, input, script).await })
+        Box::pin(async move { cluster.begin(&context.rondo, (new, &run_spec), None, script).await })
     });
     follow(cluster, (None, asking), writing, view, output)
+}
+
+/// A cluster that begins threads.
+pub struct Remote {
+    cluster: Cluster,
+    /// What answers in place of models.
+    script: Option<String>,
+}
+
+impl Remote {
+    /// The cluster, with a script for a new workflow in this folder or for what is there.
+    pub fn new(cluster: Cluster, script: &ScriptArgs, folder: Option<&Path>) -> Result<Self, Failure> {
+        let answers = script.answers();
+        if matches!(answers, AnswersFrom::Recording(_)) {
+            let failure = Failure::new(Code::RecordingRefused, "a thread of a cluster is not played from a recording");
+            return Err(failure.with_hint("run it here, without `--on`"));
+        }
+        Ok(Self { cluster, script: answers.script_text(folder)?.map(|(_, text)| text) })
+    }
+
+    async fn until_left(&self, context: &TaskContext, asked: &Asked, from: EventId) -> Result<Exit, Failure> {
+        let ended = Follower { cluster: &self.cluster, context, from }.shown(asked).await?;
+        Ok(ended.map_or(Exit::Interrupted, |ended| Exit::of_ended(&ended)))
+    }
+}
+
+impl Elsewhere for Remote {
+    fn begin<'a>(
+        &'a self,
+        context: &'a TaskContext,
+        new: NewThread,
+        run_spec: &'a RunSpec,
+        thread: ThreadId,
+    ) -> BoxFuture<'a, Result<Exit, Failure>> {
+        Box::pin(async move {
+            let begun = self.cluster.begin(&context.rondo, (new, run_spec), Some(thread), self.script.clone()).await?;
+            self.until_left(context, &begun, EventId::NONE).await
+        })
+    }
+
+    fn again<'a>(&'a self, context: &'a TaskContext, thread: &'a ThreadId) -> BoxFuture<'a, Result<Exit, Failure>> {
+        Box::pin(async move {
+            let before = local::end(context.engine.store().as_ref(), thread)?.unwrap_or(EventId::NONE);
+            let asked = self.cluster.resume(thread, &Choices::default(), self.script.clone()).await?;
+            self.until_left(context, &asked, before).await
+        })
+    }
 }
 
 /// Continues a thread, and shows it.
@@ -139,7 +185,8 @@ pub fn resume(
 ) -> Result<Exit, Failure> {
     let in_doubt = args.in_doubt.map(|choice| choice == InDoubtChoice::Retry);
     let choices = Choices { limits: args.limits.clone(), in_doubt };
-    let (script, id) = (script_text(&args.script, None)?, thread.clone());
+    let Remote { cluster, script } = Remote::new(cluster, &args.script, None)?;
+    let id = thread.clone();
     let asking: Asking =
         Box::new(move |cluster, _| Box::pin(async move { cluster.resume(&id, &choices, script).await }));
     follow(cluster, (Some(thread), asking), writing, &args.view, output)
@@ -177,22 +224,11 @@ pub fn fork(
     args: &ContinueArgs,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let script = script_text(&args.script, None)?;
+    let Remote { cluster, script } = Remote::new(cluster, &args.script, None)?;
     let asking: Asking = Box::new(move |cluster, context| {
         Box::pin(async move { cluster.fork(&context.engine, (&thread, plan.at, &request), &run_spec, script).await })
     });
     follow(cluster, (None, asking), writing, &args.view, output)
-}
-
-/// The text of the script that answers in place of models.
-fn script_text(script: &ScriptArgs, draft: Option<&Draft>) -> Result<Option<String>, Failure> {
-    let answers = script.answers();
-    if matches!(answers, rondo::host::answers_from::AnswersFrom::Recording(_)) {
-        let failure = Failure::new(Code::RecordingRefused, "a thread of a cluster is not played from a recording");
-        return Err(failure.with_hint("run it here, without `--on`"));
-    }
-    let folder = draft.map(|draft| draft.loaded.folder());
-    Ok(answers.script_text(folder)?.map(|(_, text)| text))
 }
 
 /// Asks a worker, and shows the thread until the worker leaves it; then the person at the terminal is asked for what it

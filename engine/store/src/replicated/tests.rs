@@ -42,7 +42,7 @@ fn open(folder: &Path) -> SharedStore {
 
 fn looped(folder: &Path) -> (ReplicatedStore, Arc<Loop>) {
     let local = open(folder);
-    let log = Arc::new(Loop { copy: Copied(local.clone()), kept: Mutex::default() });
+    let log = Arc::new(Loop { copy: Copied::new(local.clone()), kept: Mutex::default() });
     (ReplicatedStore::new(local, Arc::clone(&log) as _), log)
 }
 
@@ -86,22 +86,22 @@ async fn a_copy_is_made_again_from_the_log_whatever_it_held() {
     for held in 0..=writes.len() {
         for is_position_lost in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let copy = Copied(open(folder.path()));
+            let copy = Copied::new(open(folder.path()));
             for (at, write) in (0..).zip(&writes[..held]) {
                 copy.apply(&root(), at..at + 1, vec![write.clone()]).await.unwrap();
             }
             if is_position_lost && held > 0 {
                 // As a crash between the last entry and its number leaves it.
                 let position = (u64::try_from(held).unwrap() - 1).to_be_bytes().to_vec();
-                copy.0.put_hook_value(POSITIONS, root().as_str().into(), Some(position)).await.unwrap();
+                copy.store.put_hook_value(POSITIONS, root().as_str().into(), Some(position)).await.unwrap();
             }
             for (at, write) in (0..).zip(&writes) {
                 copy.apply(&root(), at..at + 1, vec![write.clone()]).await.unwrap();
             }
-            let row = copy.0.row(&thread(1)).unwrap().unwrap();
+            let row = copy.store.row(&thread(1)).unwrap().unwrap();
             assert_eq!((row.seq, row.head), (2, Some(head)));
-            assert_eq!(copy.0.journal(&thread(1), &LanePath::trunk()).unwrap(), [], "what was cleared stays so");
-            assert!(is_copy(&copy.0).unwrap());
+            assert_eq!(copy.store.journal(&thread(1), &LanePath::trunk()).unwrap(), [], "what was cleared stays so");
+            assert!(is_copy(&copy.store).unwrap());
         }
     }
 }
@@ -110,20 +110,20 @@ async fn a_copy_is_made_again_from_the_log_whatever_it_held() {
 async fn an_entry_with_a_record_and_the_commit_that_clears_it_can_be_written_twice() {
     let (writes, head) = written().await;
     let folder = tempfile::tempdir().unwrap();
-    let copy = Copied(open(folder.path()));
+    let copy = Copied::new(open(folder.path()));
     for _ in 0..2 {
         copy.apply(&root(), 0..1, writes.clone()).await.unwrap();
-        copy.0.put_hook_value(POSITIONS, root().as_str().into(), None).await.unwrap();
+        copy.store.put_hook_value(POSITIONS, root().as_str().into(), None).await.unwrap();
     }
-    assert_eq!(copy.0.row(&thread(1)).unwrap().unwrap().head, Some(head));
-    assert_eq!(copy.0.journal(&thread(1), &LanePath::trunk()).unwrap(), []);
+    assert_eq!(copy.store.row(&thread(1)).unwrap().unwrap().head, Some(head));
+    assert_eq!(copy.store.journal(&thread(1), &LanePath::trunk()).unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_continue_the_log_is_damage_and_what_is_newer_says_so() {
     let (writes, _) = written().await;
     let folder = tempfile::tempdir().unwrap();
-    let copy = Copied(open(folder.path()));
+    let copy = Copied::new(open(folder.path()));
     let apply = |at: u64, write: Vec<u8>| {
         let copy = copy.clone();
         async move { copy.apply(&root(), at..at + 1, vec![write]).await }
@@ -139,6 +139,27 @@ async fn what_does_not_continue_the_log_is_damage_and_what_is_newer_says_so() {
     assert!(matches!(apply(1, other).await, Err(Error::Damaged(_))));
     apply(1, writes[1].clone()).await.unwrap();
     assert_eq!(copy.position(&root()), Ok(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_bring_one_copy_up_to_the_same_log() {
+    let (writes, head) = written().await;
+    let folder = tempfile::tempdir().unwrap();
+    // Each handle stands for a process; the first holds the store.
+    let copies: Vec<Copied> = (0..4).map(|_| Copied::new(open(folder.path()))).collect();
+    let bringing = copies.iter().map(|copy| {
+        let (copy, writes) = (copy.clone(), writes.clone());
+        tokio::spawn(async move {
+            for (at, write) in (0..).zip(writes) {
+                copy.apply(&root(), at..at + 1, vec![write]).await.unwrap();
+            }
+        })
+    });
+    for brought in bringing.collect::<Vec<_>>() {
+        brought.await.unwrap();
+    }
+    assert_eq!(copies[3].store.row(&thread(1)).unwrap().unwrap().head, Some(head));
+    assert_eq!(copies[3].store.journal(&thread(1), &LanePath::trunk()).unwrap(), []);
 }
 
 /// Logs outlive versions of rondo: these bytes never change without a version.

@@ -136,6 +136,11 @@ impl SharedStore {
         Ok((shared, notices))
     }
 
+    /// The store's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.inner.opening.folder
+    }
+
     /// Whether this process holds the store.
     pub fn is_holder(&self) -> bool {
         matches!(*self.access(), Access::Local(_))
