@@ -28,7 +28,6 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "restate")]
-#[doc(hidden)]
 pub mod cluster;
 #[doc(hidden)]
 pub mod failure;
@@ -51,6 +50,8 @@ pub mod tool;
 pub mod upkeep;
 #[doc(hidden)]
 pub mod views;
+#[cfg(feature = "restate")]
+pub mod worker;
 
 pub use failure::Failure as Error;
 #[doc(hidden)]

@@ -256,7 +256,7 @@ def the_lines_of_a_batch_fan_out_over_the_workers(options):
             "run", name, "--input-file", lines, "--concurrency", "32", "--json", *scene.on(), timeout=600, check=0
         )
         results = [json.loads(line) for line in done.stdout.splitlines()]
-        results = {line["line"]: line["outcome"] for line in results if line.get("line")}
+        results = {line["line"]: line["outcome"] for line in results if line.get("line") and "outcome" in line}
         equal(results, {line: "done" for line in range(1, count + 1)}, "lines")
         equal(scene.model.asked(), count * 5, "calls")
         drove = []

@@ -43,6 +43,8 @@ pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, unchecked, wir
 
 pub use crate::bound::STORED_MAX_BYTES;
 pub use crate::error::Error;
+use serde::{Deserialize, Serialize};
+
 use crate::redact::Redactor;
 use crate::sandbox::files::Watch;
 
@@ -140,7 +142,8 @@ impl Invocation {
 }
 
 /// What to do on resume when a call may have taken effect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum InDoubt {
     /// Repeat it with the same idempotency key.
     Retry,

@@ -21,8 +21,6 @@ use rondo::store::{Read, Row};
 
 use super::files::read_text;
 use super::find_thread::{Candidates, find_thread, no_threads};
-#[cfg(feature = "restate")]
-use super::on;
 use super::person::is_attended;
 use super::progress::suspended;
 use super::resume::{ContinueArgs, prepare};
@@ -79,41 +77,36 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         meant = Some(form);
         Ok((root, row))
     };
-    #[cfg(feature = "restate")]
-    if let Some(cluster) = args.run.on.cluster()? {
-        let ((thread, _), writing) = on::found((&args.run.on, &args.run.store), find, output)?;
-        let Some(answer) = given_answer(args, meant.ok_or_else(no_threads)?, output)? else { return Ok(Exit::Waiting) };
-        return on::answer(cluster, thread, answer, writing, &args.run, output);
-    }
     let (thread, run_spec, writing) = prepare(&args.run, ContinueTarget::Thread, find, output)?;
-    let Some(answer) = given_answer(args, meant.ok_or_else(no_threads)?, output)? else { return Ok(Exit::Waiting) };
-    let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
-    show_task(task, writing, &args.run.view, output)
-}
-
-/// The answer that the command gives to a form, or the person at the terminal; `None` if they leave it open.
-fn given_answer(args: &AnswerArgs, form: ResolvedForm, output: &Output) -> Result<Option<PersonAnswer>, Failure> {
-    let ResolvedForm { open, digest, workflow, .. } = form;
+    let ResolvedForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let (is_approval, can_ask) = (open.is_approval(), is_attended(output));
     let said = match (&args.status, args.approve || args.refuse) {
         (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
         (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
         // Without the form's name, nothing says that this person has seen the call.
-        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => form::ask(&open, role),
-        (_, true) => Some(PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() }),
-        (Some(status), _) => Some(PersonSaid::Form(given(role, status, args)?)),
-        (None, _) if can_ask => form::ask(&open, role),
+        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => {
+            match form::ask(&open, role) {
+                Some(said) => said,
+                None => return Ok(Exit::Waiting),
+            }
+        }
+        (_, true) => PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() },
+        (Some(status), _) => PersonSaid::Form(given(role, status, args)?),
+        (None, _) if can_ask => match form::ask(&open, role) {
+            Some(said) => said,
+            None => return Ok(Exit::Waiting),
+        },
         (None, _) if is_approval => return Err(other_kind(&open, is_approval)),
         (None, _) => {
             let message = "the command does not say what the answer is: `--status` is missing";
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
-    let Some(said) = said else { return Ok(None) };
     let answer = answering::answer(said, digest, open, this_person());
     check(&workflow, &answer)?;
-    Ok(Some(answer))
+    let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
+    show_task(task, writing, &args.run.view, output)
 }
 
 async fn answer_thread(
@@ -139,29 +132,19 @@ pub(super) async fn follow_and_ask(context: &TaskContext, mut run: Run) -> Resul
             _ => None,
         };
         let Some(open) = open else { return run.finish_recording(&ended).map(|()| exit) };
-        let Some(answer) = ask(context, &thread, open).await? else {
-            return run.finish_recording(&ended).map(|()| exit);
-        };
+        let digest = open.digest(&thread);
+        let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
+        let asked = tokio::task::spawn_blocking(move || {
+            let role = role(&workflow, &open.visit)?.clone();
+            let filled = suspended(|| form::ask(&open, &role));
+            let answer = filled.map(|said| answering::answer(said, digest, open, this_person()));
+            answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
+        });
+        let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        let Some(answer) = asked? else { return run.finish_recording(&ended).map(|()| exit) };
         let run_config = context.unless_stopped(configured_for(&context.rondo, &thread, run.run_spec())).await?;
         run = run.answered(answer, run_config).await?;
     }
-}
-
-/// Asks the person at the terminal for a form of a thread. `None` if they leave it open.
-pub(super) async fn ask(
-    context: &TaskContext,
-    thread: &ThreadId,
-    open: OpenForm,
-) -> Result<Option<PersonAnswer>, Failure> {
-    let digest = open.digest(thread);
-    let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(thread))?;
-    let asked = tokio::task::spawn_blocking(move || {
-        let role = role(&workflow, &open.visit)?.clone();
-        let filled = suspended(|| form::ask(&open, &role));
-        let answer = filled.map(|said| answering::answer(said, digest, open, this_person()));
-        answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
-    });
-    asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?
 }
 
 /// The only thread that waits for a person.

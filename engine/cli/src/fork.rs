@@ -17,8 +17,6 @@ use rondo::views::fork::fork_line;
 use super::files::{absolute, read_text};
 use super::find_thread::{find_current, no_threads};
 use super::input::changed_input;
-#[cfg(feature = "restate")]
-use super::on;
 use super::resume::{ContinueArgs, prepare, resume_thread};
 use super::run::run_thread;
 use super::run_config::RunSpec;
@@ -89,10 +87,6 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let subject = ContinueTarget::Fork(loaded.as_ref());
     let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
-    #[cfg(feature = "restate")]
-    if let Some(cluster) = args.run.on.cluster()? {
-        return on::fork(cluster, thread, (request, plan, run_spec), writing, &args.run, output);
-    }
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
     show_task(task, writing, &args.run.view, output)
 }
@@ -108,7 +102,7 @@ async fn fork_thread(
     if let Some(new) = request.of_its_own(plan.at, origin) {
         return run_thread(context, new, run_spec).await;
     }
-    let fork = run_spec.fork(&context.engine, &thread, plan.at, &request).await?;
+    let fork = rondo::run::fork(&context.rondo, &thread, plan.at, &request, &run_spec).await?;
     resume_thread(context, fork, run_spec).await
 }
 

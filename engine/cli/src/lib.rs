@@ -222,13 +222,13 @@ impl StoreArgs {
         existing_store_at(&self.folder()?)
     }
 
-    /// The store for writing.
+    /// The store for writing, or with a cluster the copy of its threads.
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
+    fn trusted(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
         let by = consent_by(false, output);
-        let rondo = rondo(&self.flags(), by, None)?;
+        let rondo = on.over(builder(&on.copied(self.flags())?, by, None)?)?.open_now()?;
         rondo.operator().files.refuse_unsafe()?;
         let settings = rondo.operator().files.in_force()?;
         let store = trusted_store(&settings, by)?;

@@ -3,6 +3,7 @@
 use rondo_web::access::Token;
 use rondo_web::{Server, mcp};
 
+use super::on::OnArgs;
 use super::runner::{Session, Writing, with_session};
 use super::serve::rondo_for;
 use super::{Exit, Failure, Output, StoreArgs};
@@ -18,10 +19,12 @@ pub struct McpArgs {
     trust: bool,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    on: OnArgs,
 }
 
 pub fn mcp(args: &McpArgs, _output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, settings) = rondo_for(&args.store, args.trust)?;
+    let (rondo, settings) = rondo_for(&args.store, &args.on, args.trust)?;
     let to_open = rondo.store_to_open(&settings)?;
     with_session(Writing { rondo, to_open }, async |Session { rondo, host, signals, .. }| {
         let token = Token::of_this_process()?;

@@ -16,8 +16,6 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::changed_file::notice;
 use super::find_thread::{find_thread, find_unfinished, root};
-#[cfg(feature = "restate")]
-use super::on;
 use super::on::OnArgs;
 use super::person::{consent_by, is_attended};
 use super::result::View;
@@ -25,12 +23,12 @@ use super::run::ScriptArgs;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
 use super::store_access::{existing_store_at, trusted_store};
-use super::{Exit, Failure, Output, batch};
+use super::{Exit, Failure, Output, batch, builder};
 use super::{StoreArgs, json, working_folder};
 
 /// What happens with tool calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum InDoubtChoice {
+enum InDoubtChoice {
     /// Make them again, with the same idempotency key
     Retry,
     /// Tell the model that the outcome is unknown
@@ -63,13 +61,13 @@ pub struct ContinueArgs {
     /// A thread's id, a prefix of one, or `last` [default: the only one that has not ended]
     pub(super) thread: Option<String>,
     #[command(flatten)]
-    pub(super) script: ScriptArgs,
+    script: ScriptArgs,
     /// What to do with tool calls whose effect is unknown
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub(super) in_doubt: Option<InDoubtChoice>,
+    in_doubt: Option<InDoubtChoice>,
     /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
     #[arg(long = "limit", value_name = "KEY=VALUE")]
-    pub(super) limits: Vec<String>,
+    limits: Vec<String>,
     #[command(flatten)]
     pub(super) store: StoreArgs,
     #[command(flatten)]
@@ -98,11 +96,6 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
-    #[cfg(feature = "restate")]
-    if let Some(cluster) = run.on.cluster()? {
-        let ((thread, _), writing) = on::found((&run.on, &run.store), find, output)?;
-        return on::resume(cluster, thread, writing, run, output);
-    }
     let (thread, mut run_spec, writing) = prepare(run, ContinueTarget::Thread, find, output)?;
     // A child continues the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
@@ -142,7 +135,7 @@ pub(super) fn continuing<T>(
     let here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
     let flags = args.on.copied(args.store.flags())?;
-    let rondo = super::rondo(&flags, by, approvers(is_attended))?;
+    let rondo = args.on.over(builder(&flags, by, approvers(is_attended))?)?.open_now()?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
     let own = trusted_store(&settings, by)?;

@@ -19,13 +19,11 @@ use super::batch::{self, BatchArgs};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
 use super::on::OnArgs;
-#[cfg(feature = "restate")]
-use super::on::{self, Remote};
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
-use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run, local_servers};
+use super::{Exit, Failure, Faulty, Output, Style, builder, choice, dry_run, local_servers};
 use super::{StoreArgs, json, report, working_folder};
 
 /// Run a workflow
@@ -102,7 +100,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let _here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
     let flags = args.on.flags(Flags { durability: args.durability, ..args.store.flags() })?;
-    let rondo = super::rondo(&flags, by, approvers(is_attended))?;
+    let rondo = args.on.over(builder(&flags, by, approvers(is_attended))?)?.open_now()?;
     rondo.operator().files.refuse_unsafe()?;
     let new = rondo.workflow(&args.workflow)?;
     let loaded = new.loaded();
@@ -137,20 +135,6 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         return dry_run::show(&checked, new, &run_spec, output);
     }
     let draft = new.draft()?;
-    #[cfg(feature = "restate")]
-    if let Some(cluster) = args.on.cluster()? {
-        let remote = Remote::new(cluster, &args.script, Some(draft.loaded.folder()))?;
-        let to_open = rondo.store_to_open(&draft.settings)?;
-        // What the run may use is the worker's to say.
-        let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::default());
-        let (writing, shown) = (Writing { rondo, to_open }, (&args.view, output));
-        return match inputs {
-            Inputs::One(input) => on::begin(remote, (NewThread { input, ..new }, run_spec), writing, shown.0, shown.1),
-            Inputs::Batch(lines) => {
-                batch::start(lines, (new, run_spec), args.batch, (writing, Some(Box::new(remote))), shown)
-            }
-        };
-    }
     let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
     let prepared = prepare(&rondo, &args.workflow, draft);
     let prepared = prepared.map_err(|failure| match advised {
@@ -168,7 +152,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, (new, run_spec), args.batch, (writing, None), (&args.view, output))
+            batch::start(lines, new, run_spec, args.batch, writing, (&args.view, output))
         }
     }
 }

@@ -45,8 +45,6 @@ pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
 /// The library and the output of one task.
 pub struct TaskContext {
     pub rondo: Rondo,
-    #[cfg(feature = "restate")]
-    pub host: Host,
     pub engine: Engine,
     number: u32,
     stop: CancellationToken,
@@ -57,20 +55,6 @@ impl TaskContext {
     /// Shows the output of a hook kind's verb.
     pub async fn said(&self, said: SubcommandOutput) {
         self.send(Update::Said(said)).await;
-    }
-
-    /// Shows an event. Returns whether anybody looks.
-    #[cfg(feature = "restate")]
-    pub async fn event(&self, event: Event) -> bool {
-        self.send(Update::Event(Box::new(event))).await
-    }
-
-    /// Ready when the process receives a signal to stop, or nobody looks any more.
-    pub async fn left(&self) {
-        tokio::select! {
-            () = self.stop.cancelled() => {}
-            () = self.updates.closed() => {}
-        }
     }
 
     /// Shows the end of a thread that does not run in this process.
@@ -106,7 +90,11 @@ impl TaskContext {
                         break;
                     }
                 }
-                () = self.left(), if !is_stopping => {
+                () = self.stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    stopper.stop();
+                }
+                () = self.updates.closed(), if !is_stopping => {
                     is_stopping = true;
                     stopper.stop();
                 }
@@ -198,13 +186,7 @@ pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output)
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
 pub(super) fn spawn(
-    Session {
-        rondo,
-        #[cfg(feature = "restate")]
-        host,
-        engine,
-        ..
-    }: Session,
+    Session { rondo, engine, .. }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
@@ -220,17 +202,7 @@ pub(super) fn spawn(
             }
             while running.try_join_next().is_some() {}
             let (rondo, engine) = (rondo.clone(), engine.clone());
-            #[cfg(feature = "restate")]
-            let host = host.clone();
-            let context = TaskContext {
-                rondo,
-                #[cfg(feature = "restate")]
-                host,
-                engine,
-                number,
-                stop: stop.clone(),
-                updates: updates.clone(),
-            };
+            let context = TaskContext { rondo, engine, number, stop: stop.clone(), updates: updates.clone() };
             let updates = updates.clone();
             running.spawn(async move {
                 let _permit = permit;

@@ -17,6 +17,7 @@ use rondo_web::{Server, listen};
 use tempfile::TempDir;
 
 use super::consent::ConsentSource;
+use super::on::OnArgs;
 use super::signals::{STOPPING, Signals};
 use super::{Exit, Failure, Output, StoreArgs, json_line};
 use super::{json, runtime};
@@ -45,19 +46,24 @@ pub struct ServeArgs {
     trust: bool,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    on: OnArgs,
 }
+
+/// How often the copy of a cluster's threads is brought up to them.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The library for a server. Nobody is asked in place: requests come at any time, and from others than the person at the
 /// terminal.
-pub(super) fn rondo_for(store: &StoreArgs, is_trusted: bool) -> Result<(Rondo, Settings), Failure> {
+pub(super) fn rondo_for(store: &StoreArgs, on: &OnArgs, is_trusted: bool) -> Result<(Rondo, Settings), Failure> {
     let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
-    let rondo = super::rondo(&store.flags(), by, None)?;
+    let rondo = on.over(super::builder(&on.flags(store.flags())?, by, None)?)?.open_now()?;
     let settings = rondo.operator().agreed_settings()?;
     Ok((rondo, settings))
 }
 
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, mut settings) = rondo_for(&args.store, args.trust)?;
+    let (rondo, mut settings) = rondo_for(&args.store, &args.on, args.trust)?;
     let to_open = rondo.store_to_open(&settings)?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
@@ -68,6 +74,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (token, token_file) = token(&mut settings, listening.address.port())?;
         let (names, shown) = (args.names.clone(), rondo.folder().display().to_string());
         let (ending, durable) = (signals.stop.clone(), host.clone());
+        let library = rondo.clone();
         let server = Server::new(rondo, host, settings, token, names, ending.clone());
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
@@ -85,7 +92,10 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         let serving = listening.serve(server.router(), connections, ending.clone());
         let closing = async {
-            ending.cancelled().await;
+            tokio::select! {
+                () = ending.cancelled() => {}
+                () = catching_up(&library) => {}
+            }
             server.close().await;
         };
         tokio::join!(serving, closing);
@@ -95,6 +105,22 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     exit
+}
+
+/// Keeps the copy of a cluster's threads near them. Faults are told once, until one passes.
+async fn catching_up(rondo: &Rondo) {
+    let mut is_told = false;
+    loop {
+        match rondo.catch_up(None).await {
+            Ok(()) => is_told = false,
+            Err(failure) if !is_told => {
+                tell(&format!("{failure}\n"));
+                is_told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(CATCH_UP).await;
+    }
 }
 
 /// The file with the token of a running server; removed with it.

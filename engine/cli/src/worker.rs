@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rondo::cluster::{Cluster, Worker};
+use rondo::cluster::Cluster;
 use rondo::tell::tell;
+use rondo::worker::Worker;
 
 use super::consent::ConsentSource;
 use super::signals::{STOPPING, Signals};

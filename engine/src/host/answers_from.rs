@@ -43,6 +43,8 @@ pub enum AnswersFrom {
 pub struct ReplaySource {
     /// A script and its file, as an absolute path.
     pub script: Option<(Script, String)>,
+    /// The text of that script.
+    pub text: Option<Arc<str>>,
     pub recorded: Option<Recording>,
 }
 
@@ -58,9 +60,16 @@ impl ReplaySource {
         here: &Path,
     ) -> Result<Self, Failure> {
         let script = script.map(Path::new);
-        let script = script.map(|file| checked_script(file, &read_text(file, MAX_SCRIPT_BYTES)?, workflow, here));
+        let text = script.map(|file| read_text(file, MAX_SCRIPT_BYTES)).transpose()?;
+        let script = script.zip(text.as_deref()).map(|(file, text)| checked_script(file, text, workflow, here));
         let recorded = recorded.map(|file| Recording::read(Path::new(file), here));
-        Ok(Self { script: script.transpose()?, recorded: recorded.transpose()? })
+        Ok(Self { script: script.transpose()?, text: text.map(Arc::from), recorded: recorded.transpose()? })
+    }
+
+    /// The text of the script, which travels to whoever drives the thread.
+    #[cfg(feature = "restate")]
+    pub(crate) fn script_text(&self) -> Option<String> {
+        self.text.as_deref().map(str::to_owned)
     }
 
     pub fn is_any(&self) -> bool {
@@ -74,28 +83,18 @@ impl AnswersFrom {
     /// # Errors
     /// If it cannot be read, or does not fit the workflow's roles.
     pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<ReplaySource, Failure> {
-        let script = self.script_text(folder)?;
-        let recorded = match self {
-            Self::Recording(file) => Some(Recording::read(file, here)?),
-            _ => None,
-        };
-        let script = script.map(|(file, text)| checked_script(&file, &text, workflow, here)).transpose()?;
-        Ok(ReplaySource { script, recorded })
-    }
-}
-
-impl AnswersFrom {
-    /// The text of a script and its file, for a workflow whose file is in `folder`.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn script_text(&self, folder: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
-        Ok(match (self, folder) {
+        let script = match (self, folder) {
             (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
             (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
             (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
             _ => None,
-        })
+        };
+        let recorded = match self {
+            Self::Recording(file) => Some(Recording::read(file, here)?),
+            _ => None,
+        };
+        let checked = script.as_ref().map(|(file, text)| checked_script(file, text, workflow, here)).transpose()?;
+        Ok(ReplaySource { script: checked, text: script.map(|(_, text)| text.into()), recorded })
     }
 }
 

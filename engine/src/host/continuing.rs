@@ -134,6 +134,11 @@ pub fn continued(
         let run_spec = operator.run_spec(settings, Grants::default(), ReplaySource::default());
         return Ok((choices.applied(run_spec), Vec::new()));
     };
+    if operator.is_remote() {
+        let folder = source.file.as_deref().and_then(|file| Path::new(file).parent());
+        let replay = choices.answers.read(folder, &source.workflow, here)?;
+        return Ok((choices.applied(operator.run_spec(settings, Grants::default(), replay)), Vec::new()));
+    }
     let replay = source.replay(&choices.answers, here)?;
     let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");

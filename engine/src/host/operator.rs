@@ -11,6 +11,8 @@ use super::consent::{ConsentRequest, ConsentSource};
 use super::resources::Resources;
 use super::run_config::{Approvers, Equipment, Provided, RunSpec};
 use super::settings_files::SettingsFiles;
+#[cfg(feature = "restate")]
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 
 /// What the operator of a process gives to its runs. Nothing of it changes while the process lasts.
@@ -25,6 +27,9 @@ pub struct Operator {
     pub provided: Arc<Provided>,
     /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
+    /// The cluster whose workers drive the threads. What they may use is the workers' to say.
+    #[cfg(feature = "restate")]
+    pub cluster: Option<Cluster>,
 }
 
 impl Operator {
@@ -37,6 +42,14 @@ impl Operator {
         let settings = self.files.whole()?;
         ConsentRequest::of(&self.files, &settings, None)?.permitted("", self.consent, &settings)?;
         Ok(settings)
+    }
+
+    /// Whether threads are driven elsewhere.
+    pub fn is_remote(&self) -> bool {
+        #[cfg(feature = "restate")]
+        return self.cluster.is_some();
+        #[cfg(not(feature = "restate"))]
+        false
     }
 
     /// A run with these settings and grants, for which nothing else was chosen.

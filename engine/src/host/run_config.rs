@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
@@ -258,8 +260,11 @@ impl Equipment {
         let settings = &self.settings;
         let asked = tooling::asked(workflow, settings, &self.grants);
         let (mut tools, files) = self.local()?;
-        let starting =
-            asked.into_iter().map(async |name| (name, self.resources.server(name, is_replay, settings).await));
+        // Boxed: the type of a run's future would be deeper than what the compiler follows in a program of its own.
+        let starting = asked.into_iter().map(|name| {
+            let server: BoxFuture<'_, _> = Box::pin(self.resources.server(name, is_replay, settings));
+            server.map(move |server| (name, server))
+        });
         let mut notices = Vec::new();
         for (name, started) in futures_util::future::join_all(starting).await {
             match started {
@@ -295,7 +300,7 @@ fn resolve_models_with(
     run_spec: &RunSpec,
     from_script: Option<Scripted>,
 ) -> Result<RunConfig, Failure> {
-    let RunSpec { equipment, replay: ReplaySource { script, recorded }, .. } = run_spec;
+    let RunSpec { equipment, replay: ReplaySource { script, recorded, .. }, .. } = run_spec;
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));

@@ -18,6 +18,8 @@ use rondo_settings::Flags;
 use tokio::sync::OnceCell;
 
 use super::{Inner, Notices, Rondo, blocking};
+#[cfg(feature = "restate")]
+use crate::cluster::Cluster;
 use crate::failure::{Failure, Faulty};
 use crate::host::answers_from::AnswersFrom;
 use crate::host::consent::ConsentSource;
@@ -42,6 +44,8 @@ pub struct Builder {
     brought: Brought,
     kinds: Vec<Arc<dyn HookKind>>,
     approvers: Option<Approvers>,
+    #[cfg(feature = "restate")]
+    cluster: Option<Cluster>,
     env: Arc<dyn Env>,
     notices: Notices,
 }
@@ -60,6 +64,8 @@ impl Default for Builder {
             brought: Brought::default(),
             kinds: Vec::new(),
             approvers: None,
+            #[cfg(feature = "restate")]
+            cluster: None,
             env: Arc::new(SystemEnv::default()),
             notices: Arc::new(|_| ()),
         }
@@ -176,6 +182,13 @@ impl Builder {
         Self { notices: Arc::new(tell), ..self }
     }
 
+    /// A cluster whose workers drive the threads. The store is then a copy of what is read of them.
+    #[cfg(feature = "restate")]
+    #[must_use]
+    pub fn cluster(self, cluster: Option<Cluster>) -> Self {
+        Self { cluster, ..self }
+    }
+
     #[doc(hidden)]
     #[must_use]
     pub fn consent_by(self, consent: ConsentSource) -> Self {
@@ -228,6 +241,8 @@ impl Builder {
             answers,
             provided: Arc::new(self.provided),
             approvers: self.approvers,
+            #[cfg(feature = "restate")]
+            cluster: self.cluster,
         };
         Ok(Rondo(Arc::new(Inner {
             operator,

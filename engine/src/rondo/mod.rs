@@ -4,6 +4,8 @@
 
 mod builder;
 mod end;
+#[cfg(feature = "restate")]
+mod remote;
 pub mod run;
 mod threads;
 
@@ -16,6 +18,7 @@ use rondo_core::local::Engine;
 use rondo_core::store::{MemoryStore, Read};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
+use rondo_protocol::id::ThreadId;
 use rondo_settings::Settings;
 use tokio::sync::OnceCell;
 
@@ -200,6 +203,17 @@ impl Rondo {
     #[doc(hidden)]
     pub async fn host(&self) -> Result<&Host, Failure> {
         self.open_store(None).await
+    }
+
+    /// Brings the store up to a thread, or to all, where it is a copy of what others write.
+    #[doc(hidden)]
+    #[cfg_attr(not(feature = "restate"), expect(clippy::unused_async, reason = "as where there are clusters"))]
+    pub async fn catch_up(&self, thread: Option<&ThreadId>) -> Result<(), Failure> {
+        #[cfg(feature = "restate")]
+        self.caught_up(thread).await?;
+        #[cfg(not(feature = "restate"))]
+        let _ = thread;
+        Ok(())
     }
 
     /// Runs `read` over the store, on a thread where it may block.

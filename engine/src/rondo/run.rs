@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_core::exit::Exit;
-use rondo_core::local::{Ended, NewThread, PersonAnswer, RunConfig, Stopper, ThreadHandle};
+use rondo_core::local::{Ended, ForkRequest, NewThread, PersonAnswer, RunConfig, Stopper, ThreadHandle};
 use rondo_core::thread::Ending;
-use rondo_core::{Resumed, local};
+use rondo_core::{Cancelled, Resumed, local};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::ThreadId;
@@ -17,6 +17,8 @@ use rondo_protocol::{Digest, Value};
 use rondo_store::{self as store, StepStore};
 
 use super::end::End;
+#[cfg(feature = "restate")]
+use super::remote::{self, RemoteRun};
 use super::{Rondo, blocking};
 use crate::failure::Failure;
 use crate::host::answering::not_waiting;
@@ -180,6 +182,9 @@ impl Prepared {
 /// The configuration of a run; its notices are told.
 #[doc(hidden)]
 pub async fn configured(rondo: &Rondo, workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    if rondo.operator().is_remote() {
+        return Ok(run_spec.of_beginning());
+    }
     rondo.keep(run_spec.equipment.resources());
     let (run_config, notices) = run_config(workflow, run_spec).await?;
     rondo.tell_all(&notices);
@@ -205,6 +210,10 @@ pub async fn begin(
     mut run_config: RunConfig,
     drawn: Option<ThreadId>,
 ) -> Result<Run, Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(run) = remote::begin(rondo, new.clone(), &run_spec, drawn.clone()).await? {
+        return Ok(Run::remote(rondo, run_spec, run));
+    }
     untaken::files(&new.workflow, &new.input, &run_config.models, run_spec.equipment.settings())?;
     let to = run_spec.record.clone();
     let recorder = to.as_deref().map(|to| recording::begin(to, &new.workflow.name)).transpose()?;
@@ -226,6 +235,10 @@ pub async fn resume(
     run_spec: RunSpec,
     run_config: RunConfig,
 ) -> Result<Run, Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(run) = remote::resume(rondo, thread, &run_spec, None).await? {
+        return Ok(Run::remote(rondo, run_spec, run));
+    }
     let engine = rondo.host().await?.engine();
     match engine.resume(thread, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, None, handle)),
@@ -242,12 +255,48 @@ pub async fn answer(
     run_spec: RunSpec,
     run_config: RunConfig,
 ) -> Result<Run, Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(run) = remote::resume(rondo, thread, &run_spec, Some(&answer)).await? {
+        return Ok(Run::remote(rondo, run_spec, run));
+    }
     let recorder = run_config.recorder.clone();
     let engine = rondo.host().await?.engine();
     match engine.answer(thread, answer, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, recorder, handle)),
         Resumed::Ended { ending, .. } => Err(not_waiting(thread, ending.outcome.name())),
     }
+}
+
+/// Makes a fork, which can be resumed. An edited input enters as that of a new thread.
+///
+/// # Errors
+/// As [`Engine::fork`](rondo_core::Engine::fork), and those of reading a key.
+#[doc(hidden)]
+pub async fn fork(
+    rondo: &Rondo,
+    thread: &ThreadId,
+    at: u64,
+    request: &ForkRequest,
+    run_spec: &RunSpec,
+) -> Result<ThreadId, Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(fork) = remote::fork(rondo, (thread, at, request), run_spec).await? {
+        return Ok(fork);
+    }
+    run_spec.fork(rondo.host().await?.engine(), thread, at, request).await
+}
+
+/// Ends a thread for good, wherever it runs.
+///
+/// # Errors
+/// If there is no such thread, or it has ended in another way.
+#[doc(hidden)]
+pub async fn cancel(rondo: &Rondo, thread: &ThreadId) -> Result<Cancelled, Failure> {
+    #[cfg(feature = "restate")]
+    if let Some(cancelled) = remote::cancel(rondo, thread).await? {
+        return Ok(cancelled);
+    }
+    Ok(rondo.host().await?.engine().cancel(thread).await?)
 }
 
 /// A thread that runs in this process. It continues if this is dropped.
@@ -262,6 +311,9 @@ pub struct Run {
 
 enum State {
     Running(ThreadHandle),
+    /// A worker of a cluster drives it.
+    #[cfg(feature = "restate")]
+    Remote(Box<RemoteRun>),
     /// It ran before: its last event, until that is taken.
     Over(Option<Box<Event>>, Ending),
     Ended(Ended),
@@ -271,6 +323,12 @@ impl Run {
     fn of(rondo: Rondo, spec: RunSpec, recorder: Option<Arc<Recorder>>, handle: ThreadHandle) -> Self {
         let (thread, stopper) = (handle.thread.clone(), handle.stopper.clone());
         Self { rondo, thread, spec, recorder, stopper, state: State::Running(handle) }
+    }
+
+    #[cfg(feature = "restate")]
+    fn remote(rondo: &Rondo, spec: RunSpec, run: RemoteRun) -> Self {
+        let (rondo, thread, stopper) = (rondo.clone(), run.thread.clone(), run.stopper.clone());
+        Self { rondo, thread, spec, recorder: None, stopper, state: State::Remote(Box::new(run)) }
     }
 
     async fn over(
@@ -299,6 +357,8 @@ impl Run {
     pub async fn next(&mut self) -> Option<Event> {
         match &mut self.state {
             State::Running(handle) => handle.events.recv().await,
+            #[cfg(feature = "restate")]
+            State::Remote(run) => run.next().await,
             State::Over(last, _) => last.take().map(|last| *last),
             State::Ended(_) => None,
         }
@@ -329,6 +389,8 @@ impl Run {
     pub async fn ended(&mut self) -> Ended {
         let ended = match std::mem::replace(&mut self.state, State::Ended(Ended::Waiting(Vec::new()))) {
             State::Running(handle) => handle.ended().await,
+            #[cfg(feature = "restate")]
+            State::Remote(run) => run.ended().await,
             State::Over(_, ending) => Ended::Finished(ending),
             State::Ended(ended) => ended,
         };

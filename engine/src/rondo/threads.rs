@@ -115,8 +115,7 @@ impl Rondo {
     /// # Errors
     /// If there is no such thread, or it has ended in another way.
     pub async fn cancel(&self, thread: &ThreadId) -> Result<(), Failure> {
-        self.host().await?.engine().cancel(thread).await?;
-        Ok(())
+        run::cancel(self, thread).await.map(drop)
     }
 
     /// The thread with this id, name or beginning of an id, or `last`.
@@ -125,6 +124,7 @@ impl Rondo {
     /// If there is none, or more than one.
     pub async fn find(&self, word: &str) -> Result<ThreadId, Failure> {
         let word = word.to_owned();
+        self.catch_up(None).await?;
         self.reading(move |store| Ok(find_thread(store, &word)?.0)).await
     }
 
@@ -134,6 +134,7 @@ impl Rondo {
     /// If the store is damaged.
     pub async fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadLine>, Failure> {
         let (driven, after) = (self.host().await?.driven(), after.cloned());
+        self.catch_up(None).await?;
         self.reading(move |store| {
             let rows = rows_after(store, after).take(limit);
             rows.map(|row| {
@@ -231,6 +232,7 @@ impl Rondo {
     /// If there is no such thread, or a step is damaged.
     pub async fn diff(&self, a: &ThreadId, b: &ThreadId) -> Result<Diff, Failure> {
         let (driven, b) = (self.host().await?.driven(), b.clone());
+        self.catch_up(Some(&b)).await?;
         let read = move |store: &dyn Read, a: &ThreadId, a_row: &Row| {
             let (b, b_row) = find_thread(store, b.as_str())?;
             let compared = Comparison::new(store, &driven, (a, a_row), (&b, &b_row))?;
@@ -251,6 +253,7 @@ impl Rondo {
     pub async fn usage(&self, threads: &[ThreadId], by: Option<By>) -> Result<Groups, Failure> {
         let threads: BTreeSet<ThreadId> = threads.iter().cloned().collect();
         let threads = Some(threads).filter(|threads| !threads.is_empty());
+        self.catch_up(None).await?;
         self.reading(move |store| Ok(sums(store, threads, by, 0)?)).await
     }
 
@@ -268,6 +271,7 @@ impl Rondo {
         thread: &ThreadId,
         read: impl FnOnce(&dyn Read, &ThreadId, &Row) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        self.catch_up(Some(thread)).await?;
         let thread = thread.clone();
         self.reading(move |store| {
             let (thread, row) = find_thread(store, thread.as_str())?;
@@ -324,6 +328,7 @@ impl Resume {
     /// If there is no such thread, it runs, what it began with cannot be read again, or consent is missing.
     pub async fn start(self) -> Result<Run, Failure> {
         let Self { rondo, thread, limits: chosen, answers, in_doubt } = self;
+        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
         let (thread, run_spec) = rondo
             .reading(move |store| {
@@ -416,6 +421,7 @@ impl Answer {
         said: impl FnOnce(&OpenForm, &Workflow) -> Result<PersonSaid, Failure> + Send + 'static,
     ) -> Result<Run, Failure> {
         let Self { rondo, thread, role, lane, form, by, .. } = self;
+        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
         let prepared = rondo.reading(move |store| {
             let found = find_thread(store, thread.as_str())?;
@@ -460,6 +466,7 @@ impl Fork {
     /// If there is no such thread or step, or the input does not fit.
     pub async fn plan(self) -> Result<ForkPlan, Failure> {
         let Self { rondo, thread, at, answer, input } = self;
+        rondo.catch_up(Some(&thread)).await?;
         let planned = rondo.reading(move |store| {
             let (thread, row) = find_thread(store, thread.as_str())?;
             plan_fork(store, &thread, &request(store, (&thread, &row), at, answer, input)?).map_err(Failure::from)
@@ -473,6 +480,7 @@ impl Fork {
     /// As [`plan`](Self::plan), and as [`Resume::start`].
     pub async fn start(self) -> Result<Run, Failure> {
         let Self { rondo, thread, at, answer, input } = self;
+        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
         let prepared = rondo.reading(move |store| {
             let (thread, row) = find_thread(store, thread.as_str())?;
@@ -501,7 +509,7 @@ pub async fn fork(
         let run_config = run::configured(rondo, &new.workflow, &run_spec).await?;
         return run::begin(rondo, new, run_spec, run_config, None).await;
     }
-    let fork = run_spec.fork(engine, thread, at, request).await?;
+    let fork = run::fork(rondo, thread, at, request, &run_spec).await?;
     let run_config = run::configured_for(rondo, &fork, &run_spec).await?;
     run::resume(rondo, &fork, run_spec, run_config).await
 }

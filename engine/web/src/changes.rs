@@ -13,6 +13,7 @@ use rondo::host::find_thread::{find_thread, root};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::{Digest, Value};
+use rondo::run;
 use rondo::views::fork::fork_line;
 use rondo::{Answer, Fork, Run};
 use schemars::JsonSchema;
@@ -104,7 +105,7 @@ pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Res
 pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let thread = server.reading(move |_, store| Ok(find_thread(store, &word)?.0)).await?;
     // A run that is still stopping is told by the status of the thread.
-    let (Cancelled::Ended { .. } | Cancelled::Stopping) = server.host.engine().cancel(&thread).await?;
+    let (Cancelled::Ended { .. } | Cancelled::Stopping) = run::cancel(&server.rondo, &thread).await?;
     started(&server, thread).await
 }
 

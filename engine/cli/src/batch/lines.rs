@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use rondo::core::{Labels, NewThread};
 use rondo::host::run_config::RunSpec;
 use rondo::protocol::Value;
@@ -22,28 +21,11 @@ use crate::{Exit, Failure};
 /// How many lines are read from the store at a time.
 const PAGE: usize = 64;
 
-/// Where the threads of a batch run, if not here.
-pub trait Elsewhere: Send + Sync {
-    /// Begins the thread of a line, and waits until it is left.
-    fn begin<'a>(
-        &'a self,
-        context: &'a TaskContext,
-        new: NewThread,
-        run_spec: &'a RunSpec,
-        thread: ThreadId,
-    ) -> BoxFuture<'a, Result<Exit, Failure>>;
-
-    /// Continues it.
-    fn again<'a>(&'a self, context: &'a TaskContext, thread: &'a ThreadId) -> BoxFuture<'a, Result<Exit, Failure>>;
-}
-
 /// What the lines of a batch have in common.
 pub(super) struct Common {
     pub(super) id: BatchId,
     pub(super) batch: Batch,
     pub(super) run_spec: RunSpec,
-    /// Where its threads run, if not here.
-    pub(super) elsewhere: Option<Box<dyn Elsewhere>>,
 }
 
 /// The numbers of a batch's lines with their contents, read when they are needed.
@@ -104,16 +86,14 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
             let what = format!("thread {thread} was imported, and this line did not begin it");
             Err(Failure::new(Code::NotTrusted, what).with_hint("`rondo rm` deletes it, and the line starts again"))
         }
-        Some(_) => match &common.elsewhere {
-            Some(elsewhere) => elsewhere.again(&context, &thread).await,
-            None => resume_thread(context, thread, common.run_spec.clone()).await,
-        },
+        Some(_) => resume_thread(context, thread, common.run_spec.clone()).await,
         None => begin(context, thread, input, common).await,
     }
 }
 
 async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc<Common>) -> Result<Exit, Failure> {
     let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = &common.batch;
+    let run_config = context.unless_stopped(configured(&context.rondo, workflow, &common.run_spec)).await?;
     let new = NewThread {
         workflow: workflow.clone(),
         policy: policy.clone(),
@@ -124,10 +104,6 @@ async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc
         workspace: workspace.clone(),
         labels: Labels { label: None, tags: tags.clone() },
     };
-    if let Some(elsewhere) = &common.elsewhere {
-        return elsewhere.begin(&context, new, &common.run_spec, thread).await;
-    }
-    let run_config = context.unless_stopped(configured(&context.rondo, workflow, &common.run_spec)).await?;
     let mut run = begin_run(&context.rondo, new, common.run_spec.clone(), run_config, Some(thread)).await?;
     Ok(Exit::of_ended(&context.follow(&mut run).await))
 }

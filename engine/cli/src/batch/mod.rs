@@ -10,11 +10,7 @@ mod lines;
 
 use std::sync::Arc;
 
-#[cfg(feature = "restate")]
-use rondo::core::grant::Grants;
 use rondo::core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
-#[cfg(feature = "restate")]
-use rondo::host::answers_from::ReplaySource;
 use rondo::host::continuing::ResumeSource;
 use rondo::host::run_config::RunSpec;
 use rondo::protocol::diagnostic::{Code, Diagnostic};
@@ -26,11 +22,9 @@ use rondo::tell::{plural, tell, tell_styled};
 use tokio_util::sync::CancellationToken;
 
 use self::display::Display;
+pub use self::lines::Numbers;
 use self::lines::{Common, tasks};
-pub use self::lines::{Elsewhere, Numbers};
 use super::input;
-#[cfg(feature = "restate")]
-use super::on::{self, Remote};
 use super::report;
 use super::result::View;
 use super::resume::{ContinueArgs, continuing};
@@ -71,12 +65,13 @@ impl BatchArgs {
     }
 }
 
-/// Stores a batch and runs it, here or elsewhere. `new` is what its threads have in common.
+/// Stores a batch and runs it. `new` is what its threads have in common.
 pub fn start(
     lines: input::Lines,
-    (new, run_spec): (NewThread, RunSpec),
+    new: NewThread,
+    run_spec: RunSpec,
     args: BatchArgs,
-    (writing, elsewhere): (Writing, Option<Box<dyn Elsewhere>>),
+    writing: Writing,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
     not_raw(view)?;
@@ -86,13 +81,10 @@ pub fn start(
     }
     let is_json = output.is_json();
     with_session(writing, async |session| {
-        let run_config = match &elsewhere {
-            Some(_) => run_spec.of_beginning(),
-            None => configured(&session.rondo, &new.workflow, &run_spec).await?,
-        };
+        let run_config = configured(&session.rondo, &new.workflow, &run_spec).await?;
         let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
         drop(lines);
-        go(session, (id, batch), (run_spec, elsewhere), (view, output)).await
+        go(session, id, batch, run_spec, (view, output)).await
     })
 }
 
@@ -112,18 +104,9 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
         };
         Ok(((id, batch), Some(source)))
     };
-    #[cfg(feature = "restate")]
-    if let Some(cluster) = args.on.cluster()? {
-        let remote: Box<dyn Elsewhere> = Box::new(Remote::new(cluster, &args.script, None)?);
-        let ((found, _), writing) = on::found((&args.on, &args.store), find, output)?;
-        let operator = writing.rondo.operator();
-        let run_spec = operator.run_spec(operator.files.in_force()?, Grants::default(), ReplaySource::default());
-        let shown = (&args.view, output);
-        return with_session(writing, async |session| go(session, found, (run_spec, Some(remote)), shown).await);
-    }
-    let (found, run_spec, writing) = continuing(args, find, output)?;
+    let ((id, batch), run_spec, writing) = continuing(args, find, output)?;
     let run_spec = RunSpec { approvers: None, ..run_spec };
-    with_session(writing, async |session| go(session, found, (run_spec, None), (&args.view, output)).await)
+    with_session(writing, async |session| go(session, id, batch, run_spec, (&args.view, output)).await)
 }
 
 fn not_raw(view: &View) -> Result<(), Failure> {
@@ -241,8 +224,9 @@ fn invalid(faults: &[Diagnostic]) -> Line {
 /// Runs what has not ended, and shows every line.
 async fn go(
     session: Session,
-    (id, batch): (BatchId, Batch),
-    (run_spec, elsewhere): (RunSpec, Option<Box<dyn Elsewhere>>),
+    id: BatchId,
+    batch: Batch,
+    run_spec: RunSpec,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
     let Session { engine, signals, .. } = session.clone();
@@ -252,7 +236,7 @@ async fn go(
     let is_replay = run_spec.replay.is_any();
     let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_replay), (view, output))?;
     display.started()?;
-    let common = Arc::new(Common { id, batch, run_spec, elsewhere });
+    let common = Arc::new(Common { id, batch, run_spec });
     let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());
     let tasks = tasks(numbers, common);
     let (spawning, mut updates) = spawn(session, tasks, usize::from(concurrency), stop.clone());

@@ -3,13 +3,14 @@
 use rondo_protocol::Value;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Limits, Policy};
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::grant::Ceilings;
 use crate::store::Raised;
 
 /// A limit to raise.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RaisedLimit {
     /// Its name in the policy, such as `steps` or `wall_time_ms`.
     pub key: String,
@@ -18,7 +19,7 @@ pub struct RaisedLimit {
 }
 
 /// Limits to raise as a thread is resumed.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RaisedLimits {
     /// The thread that they are of: the resumed one, unless one of its descendants is named.
     pub thread: Option<ThreadId>,

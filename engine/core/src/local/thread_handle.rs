@@ -99,6 +99,12 @@ impl Stopper {
         self.stop_as(StopKind::ForGood);
     }
 
+    /// Ready once the run is told to stop.
+    pub async fn is_told(&self) {
+        // The sender is this stopper's own.
+        let _ = self.told.subscribe().wait_for(|told| *told != StopKind::Going).await;
+    }
+
     /// How the run stops: the strongest of what it was told.
     pub(super) fn kind(&self) -> StopKind {
         *self.told.borrow()

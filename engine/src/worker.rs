@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::exit::Exit;
-use rondo_core::local::{Ended, PersonAnswer};
+use rondo_core::local::{Ended, PersonAnswer, RaisedLimits};
 use rondo_core::thread::OpenForm;
 use rondo_core::{Cancelled, Error};
 use rondo_protocol::call::FaultClass;
@@ -20,13 +20,12 @@ use rondo_protocol::id::ThreadId;
 use rondo_restate::{Client, Driver, Leaving, Sessions, Wake};
 use serde::de::DeserializeOwned;
 
-use super::{Choices, Cluster, Refusal};
 use crate::Rondo;
+use crate::cluster::{Choices, Cluster, Refusal};
 use crate::failure::Failure;
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::no_threads;
-use crate::host::limit_choice::limits;
 use crate::host::store_access::trusted_store;
 use crate::rondo::blocking;
 use crate::rondo::run::{self, Run};
@@ -51,7 +50,7 @@ impl Worker {
         let sessions = Arc::new(Sessions::default());
         let copied = rondo.open_replicated(own.await?, Arc::clone(&sessions) as _).await?;
         let driver = ThreadDriver { rondo: rondo.clone(), draining: Arc::default(), is_ending: Arc::default() };
-        let (client, replica) = (cluster.0.clone(), Arc::new(copied));
+        let (client, replica) = (cluster.client(), Arc::new(copied));
         let inner = rondo_restate::Worker { client, driver: Arc::new(driver.clone()), replica, sessions };
         Ok(Self { driver, inner })
     }
@@ -190,14 +189,10 @@ impl ThreadDriver {
         let rondo = &self.rondo;
         let host = rondo.host().await?.clone();
         let answers = how.map_or(AnswersFrom::Unchosen, |script| AnswersFrom::Text(script.into()));
-        let choices = ContinueChoices {
-            answers,
-            in_doubt: choices.in_doubt(),
-            limits: limits(&choices.limits)?,
-            ..ContinueChoices::default()
-        };
+        let RaisedLimits { thread: raised_of, limits } = choices.raised.clone();
+        let choices = ContinueChoices { answers, in_doubt: choices.in_doubt, limits, ..ContinueChoices::default() };
         let (asking, id) = (rondo.clone(), thread.clone());
-        let (run_spec, _) = blocking(move || {
+        let (mut run_spec, _) = blocking(move || {
             let store = host.engine().store();
             let row = store.row(&id)?.ok_or_else(no_threads)?;
             let settings = asking.operator().agreed_settings()?;
@@ -208,6 +203,7 @@ impl ThreadDriver {
             continued(asking.operator(), settings, source, choices)
         })
         .await?;
+        run_spec.raised.thread = raised_of;
         let run_config = run::configured_for(rondo, thread, &run_spec).await?;
         let mut run: Run = match answer {
             Some(answer) => run::answer(rondo, thread, answer, run_spec, run_config).await?,

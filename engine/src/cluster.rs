@@ -1,17 +1,13 @@
-//! Threads on a Restate cluster: what begins, continues and reads them from outside. `worker` drives them.
+//! Threads on a Restate cluster: what begins, continues and reads them from outside.
 //!
 //! Whoever reads a thread of a cluster copies its log into a store of their own and reads that, with everything that
 //! reads a store.
 
-mod worker;
-
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
-use rondo_core::local::{ForkRequest, PersonAnswer};
-use rondo_core::store::{Commit, MemoryStore, Replica as _};
-use rondo_core::{Engine, NewThread};
+use rondo_core::local::{PersonAnswer, RaisedLimits};
+use rondo_core::store::{Commit, Replica as _};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::hint::Hint;
@@ -21,50 +17,37 @@ use rondo_store::replicated::{Copied, logged};
 use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
 use serde::{Deserialize, Serialize};
 
-use crate::Rondo;
 use crate::failure::Failure;
-use crate::host::Host;
-use crate::host::run_config::RunSpec;
-use crate::rondo::blocking;
-
-pub use worker::Worker;
 
 /// A cluster, by the addresses of its ingresses.
 #[derive(Clone)]
 pub struct Cluster(Client);
 
 /// A thread that a worker was asked to continue.
-pub struct Asked {
-    pub thread: ThreadId,
+pub(crate) struct Asked {
+    pub(crate) thread: ThreadId,
     invocation: String,
 }
 
 /// How a thread is continued.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Choices {
-    /// Limits to raise, `KEY=VALUE`.
-    pub limits: Vec<String>,
+pub(crate) struct Choices {
+    /// Limits to raise.
+    pub(crate) raised: RaisedLimits,
     /// What happens with tool calls in doubt.
-    pub in_doubt: Option<bool>,
-}
-
-impl Choices {
-    /// What happens with tool calls in doubt: made again, or not.
-    fn in_doubt(&self) -> Option<InDoubt> {
-        self.in_doubt.map(|again| if again { InDoubt::Retry } else { InDoubt::Skip })
-    }
+    pub(crate) in_doubt: Option<InDoubt>,
 }
 
 /// A refusal by a worker, as it travels.
 #[derive(Serialize, Deserialize)]
-struct Refusal {
+pub(crate) struct Refusal {
     code: String,
     message: String,
     hint: Option<Hint>,
 }
 
 impl Refusal {
-    fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &Failure) -> Self {
         let message = match failure {
             Failure::Fault(fault) => fault.message.clone(),
             Failure::Diagnostics(_) => failure.to_string(),
@@ -112,46 +95,15 @@ impl Cluster {
         self.0.url()
     }
 
-    /// Begins a thread, which was drawn before or is drawn now. `script` answers in place of models.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked, or the input does not fit.
-    pub async fn begin(
-        &self,
-        rondo: &Rondo,
-        (new, run_spec): (NewThread, &RunSpec),
-        drawn: Option<ThreadId>,
-        script: Option<String>,
-    ) -> Result<Asked, Failure> {
-        // The folder that tools work in is the worker's.
-        let new = NewThread { workspace: None, ..new };
-        let (env, registry) = rondo.surroundings();
-        let thread = drawn.unwrap_or_else(|| env.thread_id());
-        let engine = Engine::new(Arc::new(MemoryStore::new()), env, registry);
-        let commit = engine.compose(new, &run_spec.of_beginning(), &thread)?;
+    /// Begins a thread by its first commit. `script` answers in place of models.
+    pub(crate) async fn begin(&self, commit: Commit, script: Option<String>) -> Result<Asked, Failure> {
+        let thread = commit.thread.clone();
         self.append(commit).await?;
         self.wake(&thread, Wake::Continue(script, continued(&Choices::default()))).await
     }
 
-    /// Makes a fork of a thread of the copy that `engine` reads, and has it continued.
-    ///
-    /// # Errors
-    /// If the thread cannot be forked so, or the cluster cannot be asked.
-    pub async fn fork(
-        &self,
-        engine: &Engine,
-        (thread, at, request): (&ThreadId, u64, &ForkRequest),
-        run_spec: &RunSpec,
-        script: Option<String>,
-    ) -> Result<Asked, Failure> {
-        let commit = engine.compose_fork(thread, at, request, &run_spec.of_beginning())?;
-        let fork = commit.thread.clone();
-        self.append(commit).await?;
-        self.wake(&fork, Wake::Continue(script, continued(&Choices::default()))).await
-    }
-
     /// Begins the log of a thread.
-    async fn append(&self, commit: Commit) -> Result<(), Failure> {
+    pub(crate) async fn append(&self, commit: Commit) -> Result<(), Failure> {
         let (thread, needs) = (commit.thread.clone(), commit.row.needs().cloned().collect::<Vec<_>>());
         let pieces =
             to_pieces(&[logged(commit)?]).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
@@ -162,7 +114,12 @@ impl Cluster {
     ///
     /// # Errors
     /// If the cluster cannot be asked.
-    pub async fn resume(&self, thread: &ThreadId, choices: &Choices, script: Option<String>) -> Result<Asked, Failure> {
+    pub(crate) async fn resume(
+        &self,
+        thread: &ThreadId,
+        choices: &Choices,
+        script: Option<String>,
+    ) -> Result<Asked, Failure> {
         self.wake(thread, Wake::Continue(script, continued(choices))).await
     }
 
@@ -170,7 +127,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If the cluster cannot be asked.
-    pub async fn answer(&self, thread: &ThreadId, answer: &PersonAnswer) -> Result<Asked, Failure> {
+    pub(crate) async fn answer(&self, thread: &ThreadId, answer: &PersonAnswer) -> Result<Asked, Failure> {
         self.wake(thread, Wake::Answer(continued(answer))).await
     }
 
@@ -178,7 +135,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If the cluster cannot be asked.
-    pub async fn cancel(&self, thread: &ThreadId) -> Result<Asked, Failure> {
+    pub(crate) async fn cancel(&self, thread: &ThreadId) -> Result<Asked, Failure> {
         self.0.cancel(thread).await?;
         self.wake(thread, Wake::Cancel).await
     }
@@ -194,7 +151,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What the worker refused, or that the cluster cannot be asked.
-    pub async fn has_left(&self, asked: &Asked) -> Result<bool, Failure> {
+    pub(crate) async fn has_left(&self, asked: &Asked) -> Result<bool, Failure> {
         match self.0.left(&asked.invocation).await? {
             None => Ok(false),
             // It goes on under another invocation, which its row says.
@@ -209,18 +166,23 @@ impl Cluster {
     /// # Errors
     /// If it cannot be opened.
     pub async fn copy_in(&self, folder: PathBuf) -> Result<Copy, Failure> {
-        let opened = blocking(move || {
+        let opened = tokio::task::spawn_blocking(move || {
             let opening = Opening { folder, owner: None, durability: Durability::Log };
             let own_threads = OwnThreads { cancel: Box::new(|_| ()), taken_over: Box::new(|_| ()) };
-            Ok(SharedStore::open(opening, own_threads)?)
+            SharedStore::open(opening, own_threads)
         });
-        let (shared, _) = opened.await?;
-        Ok(Copy { client: self.0.clone(), store: Copied::new(shared) })
+        let (shared, _) = opened.await.map_err(|error| broke_off(&error))??;
+        Ok(self.copy_to(shared))
     }
 
     /// The same, of a store that is open.
-    pub fn copy_of(&self, host: &Host) -> Option<Copy> {
-        Some(Copy { client: self.0.clone(), store: Copied::new(host.shared()?.clone()) })
+    pub(crate) fn copy_to(&self, store: SharedStore) -> Copy {
+        Copy { client: self.0.clone(), store: Copied::new(store) }
+    }
+
+    /// The client of the cluster.
+    pub(crate) fn client(&self) -> Client {
+        self.0.clone()
     }
 
     /// Where the copy of this cluster's threads is kept, below a folder for what can be made again.
@@ -228,6 +190,10 @@ impl Cluster {
         let name: String = self.url().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         cache.join("rondo").join("on").join(name)
     }
+}
+
+fn broke_off(error: &tokio::task::JoinError) -> Failure {
+    Failure::new(Code::InternalFault, format!("the work broke off: {error}"))
 }
 
 fn continued(choices: &impl Serialize) -> Continued {
@@ -268,10 +234,6 @@ impl Copy {
 
     /// Releases it.
     pub async fn close(self) -> Result<(), Failure> {
-        blocking(move || {
-            self.store.store.leave();
-            Ok(())
-        })
-        .await
+        tokio::task::spawn_blocking(move || self.store.store.leave()).await.map_err(|error| broke_off(&error))
     }
 }
