@@ -114,7 +114,7 @@ shares: prepare
 # Threads on real servers of Restate, from their npm package, on loopback.
 test-restate: prepare
 	@tests/restate/server.sh --check || exit 0; \
-	cargo build $(CLUSTERS) && cargo test $(CLUSTERS) --lib -- replicated:: session:: && \
+	cargo build $(CLUSTERS) --bins --examples && cargo test --package rondo-restate --lib && \
 	timeout 3000 python3 -B tests/restate/trials.py --server "$$(tests/restate/server.sh)" $(if $(SHORT),--short) "$(TARGET)/debug/rondo"
 
 # One test at a time: the servers have few slots, and what one test sends must not push out what another measures.

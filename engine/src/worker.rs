@@ -27,8 +27,10 @@ use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::no_threads;
 use crate::host::store_access::trusted_store;
+use crate::host::thread_row;
 use crate::rondo::blocking;
 use crate::rondo::run::{self, Run};
+use crate::tell::{plural, word};
 
 /// A process that drives threads of a cluster.
 pub struct Worker {
@@ -212,6 +214,21 @@ impl ThreadDriver {
         Ok(run.ended().await)
     }
 
+    /// Tells the person at the worker how it left a thread.
+    async fn tell_left(&self, thread: &ThreadId, left: &Leaving) {
+        if *left == Leaving::Drained {
+            return;
+        }
+        let Some(host) = self.rondo.opened_host().cloned() else { return };
+        let id = thread.clone();
+        let read = blocking(move || Ok(host.engine().store().row(&id)?));
+        // That it cannot be read is told where it is read for more than this.
+        if let Ok(Some(row)) = read.await {
+            let (name, status) = (thread_row::name(&row), word(&row.status));
+            self.rondo.tell_all(&[format!("{thread}  {name}  {status}  {}", plural(row.seq, "step"))]);
+        }
+    }
+
     async fn cancelled(&self, thread: &ThreadId) -> Result<Leaving, Unable> {
         let host = self.rondo.host().await?;
         match host.engine().cancel(thread).await {
@@ -238,8 +255,14 @@ impl Driver for ThreadDriver {
         let driver = self.clone();
         Box::pin(async move {
             match driver.driven(&thread, wake, how, again).await {
-                Ok(left) => Ok(left),
-                Err(Unable::Here(why)) => Err(why),
+                Ok(left) => {
+                    driver.tell_left(&thread, &left).await;
+                    Ok(left)
+                }
+                Err(Unable::Here(why)) => {
+                    driver.rondo.tell_all(&[format!("{thread}  left to another worker: {why}")]);
+                    Err(why)
+                }
                 Err(Unable::Refused(failure)) => {
                     let refusal = serde_json::to_string(&Refusal::of(&failure));
                     Ok(Leaving::Refused(refusal.unwrap_or_else(|error| error.to_string())))

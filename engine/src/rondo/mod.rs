@@ -119,7 +119,7 @@ impl Rondo {
         self.0.keeper.keep(resources);
     }
 
-    fn tell_all(&self, notices: &[String]) {
+    pub(crate) fn tell_all(&self, notices: &[String]) {
         for notice in notices {
             (self.0.notices)(notice);
         }

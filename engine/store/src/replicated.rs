@@ -20,7 +20,7 @@ use crate::shared_store::SharedStore;
 use crate::tables::Change;
 use crate::write::EncodedCommit;
 use crate::{
-    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, StepStore as _, Tables,
+    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, StepStore, Tables,
     ThreadDrivers, ThreadLocks, Visited, Write, WriteLog, WriteStore,
 };
 
@@ -89,15 +89,16 @@ const RETRY_DELAY: Duration = Duration::from_millis(2);
 
 /// A store that holds what it was given of logs. Several processes may bring one up to the same log.
 #[derive(Clone)]
-pub struct Copied {
-    pub store: SharedStore,
+pub struct Copied<S = SharedStore> {
+    pub store: S,
     roots: Arc<Roots>,
 }
 
 /// The roots whose entries are being written, in this process and in others.
 struct Roots {
     here: Mutex<BTreeSet<ThreadId>>,
-    locks: ThreadLocks,
+    /// `None` if no other process has the store.
+    locks: Option<ThreadLocks>,
 }
 
 /// A root that nobody else writes entries of, until dropped.
@@ -112,13 +113,15 @@ impl Roots {
             return None;
         }
         let lease = RootLease { roots: self, root };
-        self.locks.take(&lock_of(root)).then_some(lease)
+        self.locks.as_ref().is_none_or(|locks| locks.take(&lock_of(root))).then_some(lease)
     }
 }
 
 impl Drop for RootLease<'_> {
     fn drop(&mut self) {
-        self.roots.locks.release(&lock_of(self.root));
+        if let Some(locks) = &self.roots.locks {
+            locks.release(&lock_of(self.root));
+        }
         self.roots.here.lock().remove(self.root);
     }
 }
@@ -133,8 +136,16 @@ fn lock_of(root: &ThreadId) -> ThreadId {
 
 impl Copied {
     pub fn new(store: SharedStore) -> Self {
-        let roots = Roots { here: Mutex::default(), locks: ThreadLocks::of(store.folder()) };
+        let roots = Roots { here: Mutex::default(), locks: Some(ThreadLocks::of(store.folder())) };
         Self { store, roots: Arc::new(roots) }
+    }
+}
+
+#[expect(private_bounds, reason = "what a store writes is this crate's own")]
+impl<S: WriteStore + StepStore> Copied<S> {
+    #[cfg(test)]
+    pub(crate) fn alone(store: S) -> Self {
+        Self { store, roots: Arc::new(Roots { here: Mutex::default(), locks: None }) }
     }
 
     async fn apply_all(&self, root: &ThreadId, pieces: Range<u64>, writes: Vec<Vec<u8>>) -> Result<(), Error> {
@@ -184,7 +195,7 @@ fn diverged(root: &ThreadId, error: Error) -> Error {
     }
 }
 
-impl Replica for Copied {
+impl<S: WriteStore + StepStore> Replica for Copied<S> {
     fn position(&self, root: &ThreadId) -> Result<u64, Error> {
         let stored = self.store.hook_value(POSITIONS, root.as_str().as_bytes())?;
         let Some(bytes) = stored else { return Ok(0) };
@@ -212,18 +223,18 @@ pub fn is_copy(store: &(impl Read + ?Sized)) -> Result<bool, Error> {
 
 /// A store whose threads are written to a log.
 #[derive(Clone)]
-pub struct ReplicatedStore {
-    local: SharedStore,
+pub struct ReplicatedStore<S = SharedStore> {
+    local: S,
     log: Arc<dyn WriteLog>,
 }
 
-impl ReplicatedStore {
-    pub fn new(local: SharedStore, log: Arc<dyn WriteLog>) -> Self {
+impl<S> ReplicatedStore<S> {
+    pub fn new(local: S, log: Arc<dyn WriteLog>) -> Self {
         Self { local, log }
     }
 }
 
-impl WriteStore for ReplicatedStore {
+impl<S: WriteStore> WriteStore for ReplicatedStore<S> {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         let (logged, needs, urgent) = match write {
             Write::Commit(commit) => {
@@ -253,9 +264,9 @@ impl WriteStore for ReplicatedStore {
     }
 }
 
-crate::step_store!(ReplicatedStore);
+crate::step_store!(ReplicatedStore<S>, S: WriteStore);
 
-impl Tables for ReplicatedStore {
+impl<S: Tables> Tables for ReplicatedStore<S> {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.local.get(family, key)
     }

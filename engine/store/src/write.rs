@@ -233,7 +233,7 @@ pub(crate) trait WriteStore: Tables {
 
 /// Makes a [`WriteStore`] a [`StepStore`](rondo_core::store::StepStore).
 macro_rules! step_store {
-    ($store:ty) => {
+    ($store:ty $(, $parameter:ident: $bound:path)?) => {
         const _: () = {
             use futures_util::future::BoxFuture;
             use rondo_core::store::{Commit, Deletion, Error, JournalRecord, StepStore};
@@ -241,7 +241,7 @@ macro_rules! step_store {
             use rondo_protocol::id::{BatchId, ThreadId};
             use $crate::write::{Write, WriteStore, batch_line, submit};
 
-            impl StepStore for $store {
+            impl$(<$parameter: $bound>)? StepStore for $store {
                 fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
                     submit(self, Write::commit(commit, WriteStore::durability(self)))
                 }

@@ -1,5 +1,6 @@
 //! Deterministic simulation: the engine, the machine and the store's write path run on one thread, under one seed, over
-//! a device, a model and a tool that fail, and in a process that ends at any moment.
+//! a device, a model and a tool that fail, and in a process that ends at any moment. The same seed runs over a log, as on
+//! a cluster: each process begins with an empty disk.
 //!
 //! Laws. After each life of the process the store is whole, and holds every step that was told. No call is made again
 //! whose answer another call or a step followed. The last life comes to the same steps and the same effects as one
@@ -8,12 +9,12 @@
 //! A case that breaks a law is made smaller: faults that it does not need are left out. `RONDO_SIMULATION_SEED=7
 //! RONDO_SIMULATION_CASES=1` tries the case 7 again; `make soak` tries as many as its time allows.
 
+mod log;
 mod tests;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +27,11 @@ use rondo_protocol::event::{EpochOpened, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Checked;
 
+use self::log::Log;
 use self::world::{Break, End, Operation, World, below};
 use crate as store;
-use crate::Read;
 use crate::simulated::{Device, SimulatedStore};
+use crate::{Read as _, StepStore};
 
 /// A loop of two roles, one of which uses a tool, and one of which first answers in no form.
 const TRUNK: &str = r#"
@@ -96,8 +98,18 @@ const MOST_FAULTS: usize = 4;
 struct Case {
     seed: u64,
     workflow: usize,
+    place: Place,
     /// What breaks at which operation of its kind, counted over all lives of the process.
     breaks: BTreeMap<(Operation, usize), Break>,
+}
+
+/// What keeps the writes of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A device, which the next process finds again.
+    Device,
+    /// A log, which fills the disk of the next process.
+    Log,
 }
 
 /// What a thread came to.
@@ -124,8 +136,9 @@ struct Broken {
 
 impl Case {
     /// The case of a seed, whose faults lie within the operations of the run without any.
-    fn new(seed: u64) -> (Self, Outcome) {
-        let whole = Self { seed, workflow: usize::from(seed.is_multiple_of(2)), breaks: BTreeMap::new() };
+    fn new(seed: u64, place: Place) -> (Self, Outcome) {
+        let workflow = usize::from(seed.is_multiple_of(2));
+        let whole = Self { seed, workflow, place: Place::Device, breaks: BTreeMap::new() };
         let reference = whole.play().unwrap_or_else(|broken| panic!("without a fault: {broken:?}"));
         let env = SeededEnv::new(0, !seed);
         let breaks = (0..=below(&env, MOST_FAULTS)).map(|_| {
@@ -134,7 +147,7 @@ impl Case {
             let at = 1 + below(&env, reference.operations.get(&operation).copied().unwrap_or(1));
             ((operation, at), Break::drawn(&env, operation))
         });
-        (Self { breaks: breaks.collect(), ..whole }, reference)
+        (Self { place, breaks: breaks.collect(), ..whole }, reference)
     }
 
     /// Runs it to its end, in as many lives of the process as it takes.
@@ -153,7 +166,7 @@ impl Case {
     fn lives(&self, world: &Arc<World>) -> Result<Outcome, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let folder = tempfile::tempdir().map_err(|error| text(&error))?;
-        let device = Arc::new(Device::new(Arc::clone(world) as _));
+        let (device, log) = (Arc::new(Device::new(Arc::clone(world) as _)), Arc::new(Log::default()));
         let mut checked = rondo_protocol::workflow::read("workflow.yaml", WORKFLOWS[self.workflow], &BTreeMap::new())
             .map_err(|faults| format!("{faults:?}"))?;
         // No time passes but by what is done, so that the clock of the machine decides nothing.
@@ -165,7 +178,23 @@ impl Case {
             let anchor_before = std::fs::read(&anchor);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let runtime = runtime.map_err(|error| text(&error))?;
-            let ended = runtime.block_on(life(world, &device, folder.path(), &checked, &thread));
+            let ended = runtime.block_on(async {
+                let (store, has_row): (Arc<dyn StepStore>, bool) = match self.place {
+                    Place::Device => {
+                        let pauses = Arc::clone(world);
+                        let pause = move || pauses.clone().pause();
+                        let store = SimulatedStore::open(Arc::clone(&device), folder.path(), pause);
+                        let has_row = device.contents().row(&thread).map_err(|error| text(&error))?.is_some();
+                        (Arc::new(store.map_err(|error| text(&error))?), has_row)
+                    }
+                    Place::Log => {
+                        let store = log.store(world, &thread).await.map_err(|error| text(&error))?;
+                        let has_row = store.row(&thread).map_err(|error| text(&error))?.is_some();
+                        (Arc::new(store), has_row)
+                    }
+                };
+                life(world, (store, has_row), &checked, &thread).await
+            });
             // The tasks of a process end with it.
             drop(runtime);
             let end = world.end_life();
@@ -176,7 +205,14 @@ impl Case {
                     std::fs::write(&anchor, before).map_err(|error| text(&error))?;
                 }
             }
-            let contents = device.contents();
+            let contents = match self.place {
+                Place::Device => device.contents(),
+                Place::Log => {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build();
+                    let contents = runtime.map_err(|error| text(&error))?.block_on(log.contents(&thread));
+                    contents.map_err(|error| text(&error))?
+                }
+            };
             let faults = contents.faults().map_err(|error| text(&error))?;
             if !faults.is_empty() {
                 return Err(format!("the store is damaged: {faults:?}"));
@@ -238,7 +274,7 @@ impl Case {
 type Steps = BTreeMap<u64, (String, Digest)>;
 
 /// The steps and the head of a thread.
-fn stored(store: &dyn Read, thread: &ThreadId) -> Result<(Steps, Option<Digest>), store::Error> {
+fn stored(store: &dyn store::Read, thread: &ThreadId) -> Result<(Steps, Option<Digest>), store::Error> {
     let mut steps = Steps::new();
     let Some(row) = store.row(thread)? else { return Ok((steps, None)) };
     store.scan(thread, 1..=row.seq, &mut |stored, _| {
@@ -248,20 +284,14 @@ fn stored(store: &dyn Read, thread: &ThreadId) -> Result<(Steps, Option<Digest>)
     Ok((steps, row.head))
 }
 
-/// One life of the process: opens the store, starts or resumes the thread, and follows it. Returns whether the thread
+/// One life of the process over a store: starts or resumes the thread, and follows it. Returns whether the thread
 /// has ended; an error if it could not go on.
 async fn life(
     world: &Arc<World>,
-    device: &Arc<Device>,
-    folder: &Path,
+    (store, has_row): (Arc<dyn StepStore>, bool),
     checked: &Checked,
     thread: &ThreadId,
 ) -> Result<bool, String> {
-    let pauses = Arc::clone(world);
-    let store = SimulatedStore::open(Arc::clone(device), folder, move || pauses.clone().pause())
-        .map_err(|error| error.to_string())?;
-    let store = Arc::new(store);
-    let has_row = device.contents().row(thread).map_err(|error| error.to_string())?.is_some();
     let engine = Engine::new(store, Arc::clone(world) as _, rondo_hooks::registry());
     let run_config: RunConfig = world::equipped(world, &checked.workflow);
     let run = async {

@@ -239,7 +239,7 @@ impl World {
     }
 
     /// What becomes of an operation of the device.
-    fn fate(&self, operation: Operation, end: End, what: &str) -> Fate {
+    pub(super) fn fate(&self, operation: Operation, end: End, what: &str) -> Fate {
         // A dead process does nothing more.
         if self.state().is_dead {
             return Fate::Fails { is_done: false };

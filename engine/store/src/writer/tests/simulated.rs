@@ -188,6 +188,7 @@ impl WriteTables for Device {
 }
 
 /// A store on a device, with the anchor in a folder. Its writer is a task of the runtime.
+#[derive(Clone)]
 pub(crate) struct SimulatedStore {
     device: Arc<Device>,
     failure: Failure,
