@@ -23,6 +23,9 @@ use crate::host::run_config::RunSpec;
 const FIRST_LOOK: Duration = Duration::from_millis(40);
 const LATER_LOOK: Duration = Duration::from_secs(1);
 
+/// How long a cluster that does not answer is asked again: nodes that die are replaced within seconds.
+const OUTAGE: Duration = Duration::from_secs(20);
+
 /// How long a refusal is waited for; after that, it ends the run.
 const TAKEN_UP: Duration = Duration::from_secs(5);
 
@@ -138,6 +141,8 @@ pub(super) struct RemoteRun {
     from: EventId,
     events: VecDeque<Event>,
     pause: Duration,
+    /// Since when the cluster does not answer.
+    silent_since: Option<Instant>,
     ended: Option<Ended>,
 }
 
@@ -152,8 +157,8 @@ impl RemoteRun {
         // Whoever reads the store from now on finds the thread.
         copy.thread(&thread).await?;
         let (engine, stopper) = (rondo.host().await?.engine().clone(), Stopper::default());
-        let (events, pause, ended) = (VecDeque::new(), FIRST_LOOK, None);
-        Ok(Self { thread, stopper, cluster, copy, engine, asked, from, events, pause, ended })
+        let (events, pause, silent_since, ended) = (VecDeque::new(), FIRST_LOOK, None, None);
+        Ok(Self { thread, stopper, cluster, copy, engine, asked, from, events, pause, silent_since, ended })
     }
 
     /// Waits until a worker has taken up what it was asked, and has not refused it.
@@ -183,11 +188,18 @@ impl RemoteRun {
                 looked = self.look() => looked,
             };
             match looked {
-                Ok(ended) => self.ended = ended,
+                Ok(ended) => (self.ended, self.silent_since) = (ended, None),
+                Err(failure) if self.may_pass(&failure) => tokio::time::sleep(self.pause).await,
                 Err(failure) => self.ended = Some(Ended::Stopped(fault(failure))),
             }
         }
         self.events.pop_front()
+    }
+
+    /// Whether the cluster may answer again, and is waited for.
+    fn may_pass(&mut self, failure: &Failure) -> bool {
+        let is_outage = matches!(failure.code(), Code::ClusterUnreachable | Code::ClusterSilent | Code::NoWorker);
+        is_outage && self.silent_since.get_or_insert_with(Instant::now).elapsed() < OUTAGE
     }
 
     /// How the worker left the thread.
