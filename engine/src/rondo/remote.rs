@@ -210,6 +210,8 @@ impl RemoteRun {
 
     /// Reads what is new. Returns how the thread stands once the worker has left it.
     async fn look(&mut self) -> Result<Option<Ended>, Failure> {
+        // Also while much happens: each look is work for the cluster and the worker.
+        tokio::time::sleep(self.pause).await;
         let has_left = self.cluster.has_left(&self.asked).await?;
         self.copy.thread(&self.thread).await?;
         let before = self.from;
@@ -218,14 +220,8 @@ impl RemoteRun {
             self.from = event.id.unwrap_or(self.from);
             self.events.push_back(event);
         }
-        let ended = if has_left { self.stand()? } else { None };
-        if ended.is_none() && self.from == before {
-            tokio::time::sleep(self.pause).await;
-            self.pause = (self.pause * 2).min(LATER_LOOK);
-        } else {
-            self.pause = FIRST_LOOK;
-        }
-        Ok(ended)
+        self.pause = if self.from == before { (self.pause * 2).min(LATER_LOOK) } else { FIRST_LOOK };
+        if has_left { self.stand() } else { Ok(None) }
     }
 
     /// How the thread stands in the copy; `None` if it is under way.

@@ -174,14 +174,26 @@ impl<S: WriteStore + StepStore> Copied<S> {
                 stored.insert(thread.clone(), number);
             }
         }
-        for (number, write) in writes.into_iter().enumerate() {
+        let position = Write::hook_value(POSITIONS, root.as_str().as_bytes(), Some(&pieces.end.to_be_bytes()))?;
+        let (mut position, count) = (Some(position), writes.len());
+        for (number, mut write) in writes.into_iter().enumerate() {
             let is_stored = write.thread().and_then(|thread| stored.get(thread)).is_some_and(|last| number <= *last);
-            if !is_stored {
-                self.store.submit(write).await.map_err(|error| diverged(root, error))?;
+            if is_stored {
+                continue;
             }
+            // The last commit of an entry brings the number with it: one write instead of two.
+            if let Write::Commit(commit) = &mut write
+                && number + 1 == count
+                && let Some(Write::Changes { changes, .. }) = position.take()
+            {
+                commit.changes.splice(0..0, changes);
+            }
+            self.store.submit(write).await.map_err(|error| diverged(root, error))?;
         }
-        let position = pieces.end.to_be_bytes().to_vec();
-        self.store.put_hook_value(POSITIONS, root.as_str().as_bytes().to_vec(), Some(position)).await
+        match position {
+            Some(position) => self.store.submit(position).await,
+            None => Ok(()),
+        }
     }
 }
 
