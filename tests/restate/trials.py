@@ -17,10 +17,11 @@ import tempfile
 import threading
 import time
 import traceback
+import urllib.request
 from pathlib import Path
 
 import graphs
-from cluster import Cluster, Failed, Rondo, free_port, until
+from cluster import Cluster, Failed, Process, Rondo, free_port, until
 from model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -289,6 +290,43 @@ def a_thread_is_cancelled_inside_a_call(options):
 
 
 @trial
+def the_api_begins_and_answers_threads_of_a_cluster(options):
+    with Scene(options) as scene:
+        scene.worker()
+        (scene.rondo.folder / "workflows" / "ask").mkdir(parents=True)
+        scene.write("workflows/ask/workflow.yaml", ask())
+        token = "t" * 40
+        environment = {**scene.rondo.environment, "RONDO_TOKEN": token}
+        command = [scene.rondo.binary, "serve", "--port", "0", "--json", *scene.on()]
+        log = scene.rondo.aside / "serve.log"
+        scene.workers["serve"] = Process(command, log, cwd=scene.rondo.folder, env=environment)
+        until("the server", lambda: log.read_text())
+        address = json.loads(log.read_text().splitlines()[0])["address"]
+
+        def api(path, body=None):
+            headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+            request = urllib.request.Request(f"{address}/api/v1/{path}", body and json.dumps(body).encode(), headers)
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read())
+
+        def stands(thread, status):
+            until(f"{status} of {thread}", lambda: api(f"threads/{thread}")["status"] == status, 15)
+
+        run = api("threads", {"workflow": "review-loop", "offline": True})["thread"]
+        waiting = api("threads", {"workflow": "ask"})["thread"]
+        stands(run, "done")
+        stands(waiting, "waiting")
+        (form,) = api(f"threads/{waiting}")["forms"]
+        api(f"threads/{waiting}/answer", {"form": form["digest"], "status": "approved"})
+        stands(waiting, "done")
+        other = api("threads", {"workflow": "ask"})["thread"]
+        stands(other, "waiting")
+        api(f"threads/{other}/cancel", {})
+        stands(other, "cancelled")
+        return "begun, answered and cancelled"
+
+
+@trial
 def a_long_thread_goes_on_under_other_invocations(options):
     count = 500 if options.short else 2500
     with Scene(options) as scene:
@@ -434,8 +472,6 @@ class Bare:
     """A service that journals empty runs, for comparison."""
 
     def __init__(self, scene, options):
-        from cluster import Process
-
         port = free_port()
         self.scene = scene
         self.process = Process([str(options.bare), str(port)], scene.rondo.aside / "bare.log")
@@ -451,8 +487,6 @@ class Bare:
 
 
 def post(url, body):
-    import urllib.request
-
     request = urllib.request.Request(url, body, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read()

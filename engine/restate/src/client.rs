@@ -33,6 +33,9 @@ const ATTACH: Duration = Duration::from_secs(20);
 /// The content type of values.
 const OCTETS: &str = "application/octet-stream";
 
+/// How often a question to the admin interface is asked again.
+const QUERIES: usize = 10;
+
 /// How long a piece may be on its way to where it is read.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
@@ -263,7 +266,16 @@ impl Client {
             let request = self.http.post(join(&node.admin, &["query"])).header(ACCEPT, "application/json");
             request.json(&query).timeout(ATTACH)
         };
-        let bytes = self.ask(ask).await?;
+        let mut asked = self.ask(ask).await;
+        for _ in 0..QUERIES {
+            // A cluster that has just begun, or lost a node, does not know yet who has what.
+            if !matches!(asked, Err(Error::Refused { status: 500.., .. })) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            asked = self.ask(ask).await;
+        }
+        let bytes = asked?;
         let Rows { rows } = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
         let thread = |row: Row| Some((ThreadId::new(&row.service_key).ok()?, row.value_utf8?.parse().ok()?));
         Ok(rows.into_iter().filter_map(thread).collect())

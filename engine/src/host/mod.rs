@@ -36,7 +36,7 @@ use rondo_core::local::{Engine, Running};
 use rondo_core::secret::Secret;
 
 use rondo_store as store;
-use rondo_store::replicated::{Copied, ReplicatedStore};
+use rondo_store::replicated::{Copied, ReplicatedStore, is_copy};
 pub use rondo_store::shared_store::Opening;
 use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
@@ -109,6 +109,10 @@ impl Host {
 
     /// The threads that run in any process that uses the store.
     pub fn driven(&self) -> DrivenThreads {
+        // A copy does not know who drives the threads that were copied.
+        if is_copy(&**self.engine.store()).unwrap_or(true) {
+            return DrivenThreads::Unknown;
+        }
         let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
         driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
     }
