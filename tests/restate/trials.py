@@ -11,6 +11,7 @@ import argparse
 import concurrent.futures
 import json
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -188,6 +189,30 @@ def a_worker_is_killed_and_another_one_goes_on(options):
         if asked > 20 + 3:
             raise Failed(f"{asked} calls for 20 steps and 3 kills")
         return f"3 kills, {asked} calls for 20 steps"
+
+
+@trial
+def a_workflow_with_children_goes_on_behind_a_killed_worker(options):
+    with Scene(options) as scene:
+        given = ["--input-file", ROOT / "workflows" / "research-report" / "input.json"]
+        text = (ROOT / "workflows" / "research-report" / "script.yaml").read_text()
+        slow = scene.write("slow.yaml", re.sub(r"^( *)- status:", r"\1- delay_ms: 250\n\1  status:", text, flags=re.M))
+        worker, found = scene.worker(), {}
+
+        def run():
+            words = ["run", "research-report", "--script", slow, *given, *scene.on()]
+            found["lines"] = scene.rondo.lines(*words, timeout=120)
+
+        running = threading.Thread(target=run)
+        running.start()
+        for _ in range(4):
+            time.sleep(0.8)
+            scene.kill(worker)
+            worker = scene.worker()
+        running.join()
+        here = finished(scene.rondo.lines("run", "research-report", "--offline", *given, timeout=60))
+        equal(finished(found["lines"])["head"], here["head"], "head")
+        return "4 kills, the head of a local run"
 
 
 @trial

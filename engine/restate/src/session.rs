@@ -118,16 +118,20 @@ impl Drop for SessionLease {
 }
 
 impl WriteLog for Sessions {
+    fn knows(&self, thread: &ThreadId) -> bool {
+        self.0.lock().contains_key(thread)
+    }
+
     fn append(
         &self,
         thread: &ThreadId,
-        needs: &[ThreadId],
+        above: &[ThreadId],
         write: Vec<u8>,
         urgent: bool,
     ) -> BoxFuture<'static, Result<(), store::Error>> {
         let session = {
             let mut open = self.0.lock();
-            let found = open.get(thread).or_else(|| needs.iter().find_map(|above| open.get(above))).cloned();
+            let found = open.get(thread).or_else(|| above.iter().find_map(|above| open.get(above))).cloned();
             if let Some(session) = &found {
                 // A child's later writes name nobody above it.
                 open.entry(thread.clone()).or_insert_with(|| Arc::clone(session));

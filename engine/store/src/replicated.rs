@@ -20,7 +20,7 @@ use crate::shared_store::SharedStore;
 use crate::tables::Change;
 use crate::write::EncodedCommit;
 use crate::{
-    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, StepStore, Tables,
+    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, Row, StepStore, Tables,
     ThreadDrivers, ThreadLocks, Visited, Write, WriteLog, WriteStore,
 };
 
@@ -83,6 +83,9 @@ fn of_commit(commit: EncodedCommit) -> LoggedWrite {
     let EncodedCommit { header, changes, clear_journal, must_sync: _, closed, link } = commit;
     LoggedWrite::Commit { header, changes, clear_journal, closed, link }
 }
+
+/// The most threads above one that are looked for: more than children are nested.
+const MAX_ABOVE: usize = 64;
 
 /// How long to wait before a root that is being written is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(2);
@@ -246,6 +249,20 @@ impl<S> ReplicatedStore<S> {
     }
 }
 
+impl<S: Read> ReplicatedStore<S> {
+    /// The threads above one, the nearest first: `needs` of a new one, and those that are stored.
+    fn above(&self, thread: &ThreadId, needs: Vec<ThreadId>) -> Vec<ThreadId> {
+        let mut above = needs;
+        // What cannot be read here is refused by the log, which then knows no tree for it.
+        while above.len() < MAX_ABOVE
+            && let Ok(Some(Row { parent: Some(parent), .. })) = self.local.row(above.last().unwrap_or(thread))
+        {
+            above.push(parent.thread);
+        }
+        above
+    }
+}
+
 impl<S: WriteStore> WriteStore for ReplicatedStore<S> {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         let (logged, needs, urgent) = match write {
@@ -261,8 +278,9 @@ impl<S: WriteStore> WriteStore for ReplicatedStore<S> {
             LoggedWrite::Commit { header, .. } => &header.thread,
             LoggedWrite::Records { thread, .. } => thread,
         };
+        let above = if self.log.knows(thread) { Vec::new() } else { self.above(thread, needs) };
         match logged.to_bytes() {
-            Ok(bytes) => self.log.append(thread, &needs, bytes, urgent),
+            Ok(bytes) => self.log.append(thread, &above, bytes, urgent),
             Err(error) => Box::pin(future::ready(Err(error))),
         }
     }

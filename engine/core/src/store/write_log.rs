@@ -9,8 +9,12 @@ use super::Error;
 
 /// A log of the writes of threads, in the order of the calls.
 pub trait WriteLog: Send + Sync {
+    /// Whether it knows which tree a thread belongs to; otherwise the first write has to say what is above it.
+    fn knows(&self, thread: &ThreadId) -> bool;
+
     /// Adds a write of a thread. When this is ready, the write is in the log and the store holds it; one that is not
-    /// `urgent` may be ready at once, and goes with the next that is. `needs` are the threads that a new one belongs to.
+    /// `urgent` may be ready at once, and goes with the next that is. `above` are the threads above one that it does not
+    /// know, the nearest first.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if it is not known whether the write is in the log.
@@ -20,7 +24,7 @@ pub trait WriteLog: Send + Sync {
     fn append(
         &self,
         thread: &ThreadId,
-        needs: &[ThreadId],
+        above: &[ThreadId],
         write: Vec<u8>,
         urgent: bool,
     ) -> BoxFuture<'static, Result<(), Error>>;

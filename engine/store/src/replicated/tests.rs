@@ -23,6 +23,10 @@ fn root() -> ThreadId {
 }
 
 impl WriteLog for Loop {
+    fn knows(&self, _: &ThreadId) -> bool {
+        true
+    }
+
     fn append(&self, _: &ThreadId, _: &[ThreadId], write: Vec<u8>, _: bool) -> BoxFuture<'static, Result<(), Error>> {
         let at = {
             let mut kept = self.kept.lock();
@@ -160,6 +164,43 @@ async fn several_bring_one_copy_up_to_the_same_log() {
     }
     assert_eq!(copies[3].store.row(&thread(1)).unwrap().unwrap().head, Some(head));
     assert_eq!(copies[3].store.journal(&thread(1), &LanePath::trunk()).unwrap(), []);
+}
+
+/// What a log was told of the threads above, which it knows none of.
+#[derive(Default)]
+struct Told(Mutex<Vec<Vec<ThreadId>>>);
+
+impl WriteLog for Told {
+    fn knows(&self, _: &ThreadId) -> bool {
+        false
+    }
+
+    fn append(&self, _: &ThreadId, above: &[ThreadId], _: Vec<u8>, _: bool) -> BoxFuture<'static, Result<(), Error>> {
+        self.0.lock().push(above.to_vec());
+        async { Ok(()) }.boxed()
+    }
+}
+
+/// After another worker, a child goes on whose first write this one has not made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_told_every_thread_above_one_that_it_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let (local, log) = (open(folder.path()), Arc::new(Told::default()));
+    let child_of = |number: u8, above: ThreadId| {
+        let mut trunk = Trunk::new(number);
+        let mut commit = trunk.row_alone();
+        let (role, lane) = (crate::tests::steps::writer(), LanePath::trunk());
+        commit.row.parent = Some(crate::Parent { thread: above, role, lane, visit: 1 });
+        commit
+    };
+    local.commit(Trunk::new(1).row_alone()).await.unwrap();
+    local.commit(child_of(2, thread(1))).await.unwrap();
+    local.commit(child_of(3, thread(2))).await.unwrap();
+    let store = ReplicatedStore::new(local, Arc::clone(&log) as _);
+    let record = JournalRecord { lane: LanePath::trunk(), position: 0, bytes: b"reply".to_vec() };
+    store.record(thread(3), vec![record], true).await.unwrap();
+    store.commit(child_of(4, thread(3))).await.unwrap();
+    assert_eq!(*log.0.lock(), [vec![thread(2), thread(1)], vec![thread(3), thread(2), thread(1)]]);
 }
 
 /// Logs outlive versions of rondo: these bytes never change without a version.

@@ -36,6 +36,10 @@ impl Fates for Sound {
 }
 
 impl WriteLog for Written {
+    fn knows(&self, _: &ThreadId) -> bool {
+        true
+    }
+
     fn append(
         &self,
         _: &ThreadId,
