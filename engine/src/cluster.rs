@@ -48,20 +48,12 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn of(failure: &Failure) -> Self {
-        let message = match failure {
-            Failure::Fault(fault) => fault.message.clone(),
-            Failure::Diagnostics(_) => failure.to_string(),
-        };
-        Self { code: failure.code().to_string(), message, hint: failure.hint() }
+        Self { code: failure.code().to_string(), message: failure.message(), hint: failure.hint() }
     }
 
     fn failure(self) -> Failure {
         let code = Code::find(&self.code).unwrap_or(Code::ClusterRefused);
-        let failure = Failure::new(code, self.message);
-        match self.hint {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
+        self.hint.into_iter().fold(Failure::new(code, self.message), Failure::with_hint)
     }
 }
 

@@ -96,6 +96,14 @@ impl Failure {
         }
     }
 
+    /// What is wrong, without the code of a fault.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Fault(fault) => fault.message.clone(),
+            Self::Diagnostics(_) => self.to_string(),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<Hint> {
         match self {

@@ -15,9 +15,8 @@ def workflow(seed):
             "system": f"You are {name}.",
             "history": chance.choice(["condensed", "exact", "none"]),
             "context": chance.choice(["none", "outputs", "bodies"]),
-            "output": {"on": {"n": "integer"}, "again": {}},
+            "output": {"forward": {"n": "integer"}, "again": {}},
         }
-        roles[name]["output"] = {"forward": {"n": "integer"}, "again": {}}
         back = f"r{chance.randint(0, number)}"
         ahead = {"to": behind, "prompt": f"Go on with {{{{ output.n }}}}: {{{{ body }}}}"}
         if behind == "end":

@@ -83,7 +83,7 @@ class Scene:
         self.cluster.close()
         self.model.close()
         if kind is not None:
-            logs = [*self.rondo.folder.glob("*.log"), *Path(self.folder.name).glob("nodes/*/log")]
+            logs = [*self.rondo.aside.glob("*.log"), *Path(self.folder.name).glob("nodes/*/log")]
             for log in logs:
                 tail = log.read_text(errors="replace").splitlines()[-15:]
                 print(f"--- {log.name}", *tail, sep="\n", file=sys.stderr)
@@ -105,9 +105,6 @@ class Scene:
     def write(self, name, text):
         (self.rondo.folder / name).write_text(text)
         return name
-
-    def head(self, thread, *where):
-        return next(line for line in self.rondo.lines("show", thread, *where) if line["event"] == "thread")["head"]
 
 
 def equal(found, wanted, what):

@@ -1,7 +1,6 @@
 //! `rondo cancel`: ends a thread for good.
 
 use rondo::core::Cancelled;
-
 use rondo::run::cancel as cancel_thread;
 
 use super::find_thread::find_thread_in;
@@ -23,7 +22,7 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, store, durability) = args.store.trusted(&args.on, output)?;
+    let (rondo, store, durability) = args.store.trusted_on(&args.on, output)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {

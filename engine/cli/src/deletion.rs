@@ -14,7 +14,6 @@ use rondo::upkeep::Collected;
 use rondo::views::lines::{ThreadLine, thread_line};
 
 use super::batch::Numbers;
-use super::on::OnArgs;
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
@@ -205,7 +204,7 @@ impl Deletion {
     }
 
     fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(TrustedStore, Durability), Failure> {
-        let (rondo, store, durability) = args.store.trusted(&OnArgs::default(), output)?;
+        let (rondo, store, durability) = args.store.trusted(output)?;
         let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
         let chunks = self.chunks();
         drop(self);

@@ -5,7 +5,6 @@ use rondo::tell::{plural, size};
 use rondo::upkeep::{self, Collected};
 
 use super::deletion::{Deleted, DeletionArgs};
-use super::on::OnArgs;
 use super::prune::{self, PruneArgs};
 use super::store_access::TrustedStore;
 use super::upkeep_bar::with_bar;
@@ -43,7 +42,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (store, durability) = deleted.store.map_or_else(
             || {
                 deletion.store.existing()?;
-                deletion.store.trusted(&OnArgs::default(), output).map(|(_, store, durability)| (store, durability))
+                deletion.store.trusted(output).map(|(_, store, durability)| (store, durability))
             },
             Ok,
         )?;

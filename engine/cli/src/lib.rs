@@ -222,11 +222,16 @@ impl StoreArgs {
         existing_store_at(&self.folder()?)
     }
 
-    /// The store for writing, or with a cluster the copy of its threads.
+    /// The store for writing.
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    fn trusted(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
+    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
+        self.trusted_on(&on::OnArgs::default(), output)
+    }
+
+    /// The same, or with a cluster the copy of its threads.
+    fn trusted_on(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
         let by = consent_by(false, output);
         let rondo = on.over(builder(&on.copied(self.flags())?, by, None)?)?.open_now()?;
         rondo.operator().files.refuse_unsafe()?;

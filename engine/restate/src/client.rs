@@ -27,8 +27,8 @@ pub(crate) const CANCEL: &str = "RondoCancel";
 /// How long the cluster has to answer a request. Without a majority of its nodes it never does.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// How long a request that waits for an invocation is held open.
-const ATTACH: Duration = Duration::from_secs(20);
+/// How long the admin interface has: it looks at what it registers, and asks every node for a list.
+const ADMIN_ANSWER: Duration = Duration::from_secs(20);
 
 /// The content type of values.
 const OCTETS: &str = "application/octet-stream";
@@ -96,13 +96,13 @@ pub enum Error {
 
 /// The end of a thread's log, and a part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
+pub(crate) struct Log {
     /// How many pieces there are; none of a thread that is not there.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The threads that its store needs besides: those that it is a fork of.
-    pub needs: Vec<ThreadId>,
+    pub(crate) needs: Vec<ThreadId>,
     /// The first of them that was asked for, and those after it.
-    pub pieces: Vec<Bytes>,
+    pub(crate) pieces: Vec<Bytes>,
 }
 
 /// Pieces to add to a log, from the number `at` on.
@@ -170,7 +170,7 @@ impl Client {
     /// If the cluster cannot be reached, or cannot reach `uri`.
     pub async fn register(&self, uri: &str) -> Result<(), Error> {
         let body = serde_json::json!({ "uri": uri, "force": true });
-        let ask = |node: &Node| self.http.post(join(&node.admin, &["deployments"])).json(&body).timeout(ATTACH);
+        let ask = |node: &Node| self.http.post(join(&node.admin, &["deployments"])).json(&body).timeout(ADMIN_ANSWER);
         self.ask(ask).await.map(drop)
     }
 
@@ -198,12 +198,8 @@ impl Client {
             invocation_id: String,
         }
         let body = encoded(wake)?;
-        let ask = |node: &Node| {
-            let request = self.http.post(join(&node.ingress, &[THREAD, thread.as_str(), "drive", "send"]));
-            let request = request.header(CONTENT_TYPE, OCTETS).header("idempotency-key", once);
-            request.body(body.clone()).timeout(ANSWER)
-        };
-        let bytes = self.ask(ask).await?;
+        let path = [THREAD, thread.as_str(), "drive", "send"];
+        let bytes = self.ask(|node| self.post(node, &path, &body).header("idempotency-key", once)).await?;
         let accepted: Accepted = serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))?;
         Ok(accepted.invocation_id)
     }
@@ -223,10 +219,7 @@ impl Client {
     }
 
     /// A part of a thread's log from a piece on.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
-    pub async fn log(&self, thread: &ThreadId, from: u64) -> Result<Log, Error> {
+    async fn log(&self, thread: &ThreadId, from: u64) -> Result<Log, Error> {
         self.call(&[THREAD, thread.as_str(), "read"], &from).await
     }
 
@@ -264,7 +257,7 @@ impl Client {
         let query = serde_json::json!({ "query": query });
         let ask = |node: &Node| {
             let request = self.http.post(join(&node.admin, &["query"])).header(ACCEPT, "application/json");
-            request.json(&query).timeout(ATTACH)
+            request.json(&query).timeout(ADMIN_ANSWER)
         };
         let mut asked = self.ask(ask).await;
         for _ in 0..QUERIES {
@@ -323,19 +316,20 @@ impl Client {
 
     async fn call<I: Serialize, O: DeserializeOwned>(&self, path: &[&str], input: &I) -> Result<O, Error> {
         let body = encoded(input)?;
-        let ask = |node: &Node| {
-            let request = self.http.post(join(&node.ingress, path)).header(CONTENT_TYPE, OCTETS);
-            request.body(body.clone()).timeout(ANSWER)
-        };
-        self.decoded(&self.ask(ask).await?)
+        self.decoded(&self.ask(|node| self.post(node, path, &body)).await?)
+    }
+
+    /// A request to an ingress.
+    fn post(&self, node: &Node, path: &[&str], body: &Bytes) -> reqwest::RequestBuilder {
+        let request = self.http.post(join(&node.ingress, path)).header(CONTENT_TYPE, OCTETS);
+        request.body(body.clone()).timeout(ANSWER)
     }
 
     /// Asks one node after the other until one answers. What is asked can be asked again.
     async fn ask(&self, request: impl Fn(&Node) -> reqwest::RequestBuilder) -> Result<Bytes, Error> {
         let first = self.current.load(Ordering::Relaxed);
-        let mut turns = (0..self.nodes.len()).map(|turn| first.wrapping_add(turn).checked_rem(self.nodes.len()));
         let mut unanswered = None;
-        while let Some((at, node)) = turns.next().flatten().and_then(|at| Some((at, self.nodes.get(at)?))) {
+        for (at, node) in self.nodes.iter().enumerate().cycle().skip(first).take(self.nodes.len()) {
             match self.answer(node, request(node).send().await).await {
                 Err(error @ (Error::Unreachable { .. } | Error::Silent { .. })) => {
                     // That a node is silent says more than that another one is gone.

@@ -14,7 +14,7 @@ mod entry;
 mod objects;
 mod session;
 
-pub use client::{Client, Error, Log};
+pub use client::{Client, Error};
 pub use entry::{Continued, Leaving, Wake, to_pieces};
-pub use objects::{Driver, MAX_PIECES, Worker};
+pub use objects::{Driver, Worker};
 pub use session::Sessions;

@@ -5,6 +5,7 @@
 //! driver after Restate has journaled it and the worker's store holds it. A thread is driven by one invocation at a
 //! time, which Restate sees to.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::session::{Next, SessionLease, Sessions};
 
 /// How many pieces an invocation journals before the thread goes on under another one: a journal is sent again whole
 /// when a worker takes it over.
-pub const MAX_PIECES: u64 = 400;
+const MAX_PIECES: u64 = 400;
 
 /// The most bytes of one answer with pieces of a log, after which no further piece is added.
 const READ_BYTES: usize = 4 << 20;
@@ -184,11 +185,11 @@ impl Threads {
             ctx.set("script", script.clone());
         }
         let script = ctx.get::<String>("script").await?;
-        let mut leg = Leg::new(self.0.clone(), thread.clone(), began, script);
+        let mut leg = Leg::new(self.0.clone(), thread.clone(), began, (wake, script));
         let mut end = began;
         loop {
-            let (driving, wake) = (&mut leg, wake.clone());
-            let told = ctx.run(move || driving.next(wake)).name(end.to_string());
+            let driving = &mut leg;
+            let told = ctx.run(move || async move { driving.next().await }).name(end.to_string());
             let Coded(told) = told.await?;
             match told {
                 Told::Piece(piece) => {
@@ -232,15 +233,15 @@ struct Leg {
     thread: ThreadId,
     /// The log before this invocation.
     began: u64,
-    /// What answers in place of models.
-    script: Option<String>,
+    /// Why the driver begins, and what answers in place of models; taken when it does.
+    beginning: Option<(Wake, Option<String>)>,
     /// Entries that were journaled before this worker's driver began.
     replayed: Vec<(Range<u64>, Vec<Vec<u8>>)>,
     /// The first piece of the entry that is being read.
     from: u64,
     unfinished: Unfinished,
-    /// The pieces of an entry that are not journaled yet, the next one last.
-    waiting: Vec<Piece>,
+    /// The pieces of an entry that are not journaled yet.
+    waiting: VecDeque<Piece>,
     driven: Option<Driven>,
 }
 
@@ -275,25 +276,25 @@ async fn heed(worker: Worker, thread: ThreadId) {
 }
 
 impl Leg {
-    fn new(worker: Worker, thread: ThreadId, began: u64, script: Option<String>) -> Self {
+    fn new(worker: Worker, thread: ThreadId, began: u64, beginning: (Wake, Option<String>)) -> Self {
         let (replayed, waiting, unfinished, driven) = Default::default();
-        Self { worker, thread, began, script, replayed, from: began, unfinished, waiting, driven }
+        let beginning = Some(beginning);
+        Self { worker, thread, began, beginning, replayed, from: began, unfinished, waiting, driven }
     }
 
     /// What to journal next: of what the driver writes, or how it left the thread.
-    async fn next(&mut self, wake: Wake) -> HandlerResult<Coded<Told>> {
-        if let Some(piece) = self.waiting.pop() {
+    async fn next(&mut self) -> HandlerResult<Coded<Told>> {
+        if let Some(piece) = self.waiting.pop_front() {
             return Ok(Coded(Told::Piece(piece)));
         }
-        if self.driven.is_none() {
-            self.begin(wake).await?;
+        if let Some((wake, script)) = self.beginning.take() {
+            self.begin(wake, script).await?;
         }
         let Some(driven) = &mut self.driven else { return Err(HandlerError::from(Lost)) };
         match driven.lease.session.next().await {
             Next::Entry(writes) => {
-                self.waiting = pieces(&writes)?;
-                self.waiting.reverse();
-                self.waiting.pop().map(|piece| Coded(Told::Piece(piece))).ok_or(Lost.into())
+                self.waiting = pieces(&writes)?.into();
+                self.waiting.pop_front().map(|piece| Coded(Told::Piece(piece))).ok_or(Lost.into())
             }
             Next::Left(left) => {
                 driven.is_over = true;
@@ -307,7 +308,7 @@ impl Leg {
     }
 
     /// Brings the store up to the log, and starts the driver.
-    async fn begin(&mut self, wake: Wake) -> HandlerResult<()> {
+    async fn begin(&mut self, wake: Wake, script: Option<String>) -> HandlerResult<()> {
         let Worker { client, driver, replica, sessions } = &self.worker;
         // An earlier invocation may have left a driver here that has lost its log.
         driver.abandon(&self.thread).await;
@@ -322,7 +323,7 @@ impl Leg {
             replica.apply(&self.thread, pieces, writes).await?;
         }
         let lease = sessions.open(&self.thread);
-        let driving = driver.drive(self.thread.clone(), wake, self.script.clone(), again);
+        let driving = driver.drive(self.thread.clone(), wake, script, again);
         let session = Arc::clone(&lease.session);
         tokio::spawn(async move {
             // A panic was reported where it happened, and another worker may fare better.

@@ -194,16 +194,10 @@ impl RunSpec {
         at: u64,
         request: &ForkRequest,
     ) -> Result<ThreadId, Failure> {
-        self.read_keys_for(request).await?;
-        Ok(engine.fork(thread, at, request, &self.of_beginning()).await?)
-    }
-
-    /// The keys of the providers that a fork asks, so that they are known.
-    async fn read_keys_for(&self, request: &ForkRequest) -> Result<(), Failure> {
-        match &request.edited {
-            Some(edited) => self.read_keys(&edited.workflow).await,
-            None => Ok(()),
+        if let Some(edited) = &request.edited {
+            self.read_keys(&edited.workflow).await?;
         }
+        Ok(engine.fork(thread, at, request, &self.of_beginning()).await?)
     }
 
     /// What decides how a thread begins, before anything is called.

@@ -276,11 +276,7 @@ impl TrialFault {
 
 impl From<Failure> for TrialFault {
     fn from(failure: Failure) -> Self {
-        let message = match &failure {
-            Failure::Fault(fault) => fault.message.clone(),
-            Failure::Diagnostics(_) => failure.to_string(),
-        };
-        Self { code: failure.code(), message, hint: failure.hint().as_ref().map(hint) }
+        Self { code: failure.code(), message: failure.message(), hint: failure.hint().as_ref().map(hint) }
     }
 }
 

@@ -190,7 +190,7 @@ impl RemoteRun {
             match looked {
                 Ok(ended) => (self.ended, self.silent_since) = (ended, None),
                 Err(failure) if self.may_pass(&failure) => tokio::time::sleep(self.pause).await,
-                Err(failure) => self.ended = Some(Ended::Stopped(fault(failure))),
+                Err(failure) => self.ended = Some(Ended::Stopped(fault(&failure))),
             }
         }
         self.events.pop_front()
@@ -250,11 +250,6 @@ fn left(thread: &ThreadId) -> Ended {
 }
 
 /// A cluster that does not answer any more, or a worker's refusal: the thread stays as it is.
-fn fault(failure: Failure) -> Fault {
-    let (hint, code) = (failure.hint(), failure.code());
-    let message = match failure {
-        Failure::Fault(fault) => fault.message,
-        Failure::Diagnostics(_) => failure.to_string(),
-    };
-    Fault { hint, ..Fault::new(code, FaultClass::Store, message) }
+fn fault(failure: &Failure) -> Fault {
+    Fault { hint: failure.hint(), ..Fault::new(failure.code(), FaultClass::Store, failure.message()) }
 }
