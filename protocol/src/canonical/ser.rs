@@ -5,6 +5,7 @@
 //! allocations only when members have to be moved.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use serde::ser::{self, Serialize};
 
@@ -17,9 +18,7 @@ use crate::scan::plain_length;
 /// When it contains a number that is not finite or an integer out of range, a map key that is not a text, a duplicate
 /// key, or more than [`MAX_DEPTH`] levels.
 pub fn to_bytes<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer::new(None);
-    object.serialize(&mut writer)?;
-    Ok(writer.out)
+    written(object, None)
 }
 
 /// Appends the canonical bytes of a text, which always exist.
@@ -32,9 +31,30 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
 /// The canonical bytes of `object` with only those members for which `keep` returns true, given the key and the
 /// canonical bytes of the value. Nested members are all kept.
 pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer::new(Some(keep));
-    object.serialize(&mut writer)?;
-    Ok(writer.out)
+    written(object, Some(keep))
+}
+
+thread_local! {
+    /// The room of the last writer of this thread, so that an object takes one allocation, of its size.
+    static ROOM: Cell<(Vec<u8>, Vec<Member>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+/// What a thread keeps at most, of each.
+const ROOM_LENGTH: usize = 64 << 10;
+
+fn written<T: Serialize + ?Sized>(object: &T, keep: Option<&Keep<'_>>) -> Result<Vec<u8>, Error> {
+    let (mut out, mut members) = ROOM.take();
+    out.clear();
+    members.clear();
+    let mut writer = Writer { out, depth: 0, members, keep };
+    let done = object.serialize(&mut writer);
+    let Writer { out, members, .. } = writer;
+    if out.capacity() > ROOM_LENGTH || members.capacity() > ROOM_LENGTH {
+        return done.map(|()| out);
+    }
+    let bytes = done.map(|()| out.as_slice().to_vec());
+    ROOM.set((out, members));
+    bytes
 }
 
 /// Whether to write a member, by its written key without quotes and the canonical bytes of its value.
@@ -51,11 +71,7 @@ struct Writer<'k> {
     keep: Option<&'k Keep<'k>>,
 }
 
-impl<'k> Writer<'k> {
-    fn new(keep: Option<&'k Keep<'k>>) -> Self {
-        Self { out: Vec::with_capacity(512), depth: 0, members: Vec::with_capacity(32), keep }
-    }
-
+impl Writer<'_> {
     fn enter(&mut self, open: u8) -> Result<(), Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -71,9 +87,18 @@ impl<'k> Writer<'k> {
     }
 
     fn integer(&mut self, number: i128) -> Result<(), Error> {
-        let Ok(mut rest) = u64::try_from(number.unsigned_abs()) else { return Err(Error::IntegerRange) };
+        let Ok(rest) = u64::try_from(number.unsigned_abs()) else { return Err(Error::IntegerRange) };
         if number < 0 {
             self.out.push(b'-');
+        }
+        self.digits(rest);
+        Ok(())
+    }
+
+    fn digits(&mut self, mut rest: u64) {
+        if rest < 10 {
+            self.out.push(b'0' + rest as u8);
+            return;
         }
         // From the last digit to the first.
         let mut digits = [b'0'; MAX_DIGITS];
@@ -87,7 +112,6 @@ impl<'k> Writer<'k> {
             }
         }
         self.out.extend_from_slice(digits.get(MAX_DIGITS - length..).unwrap_or_default());
-        Ok(())
     }
 
     /// Writes a text. Returns whether a character of it is escaped.
@@ -142,7 +166,12 @@ impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
 
     integers! {
         serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_i128: i128,
-        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32
+    }
+
+    fn serialize_u64(self, number: u64) -> Result<(), Error> {
+        self.digits(number);
+        Ok(())
     }
 
     fn serialize_u128(self, number: u128) -> Result<(), Error> {
@@ -371,13 +400,18 @@ impl<'a, 'k> Object<'a, 'k> {
         writer.members.push(Member { from, value: end, to: end, is_escaped });
     }
 
-    /// Writes the name of a field, which the compiler knows.
+    /// Writes the name of a field. Names of fields have nothing to escape.
     fn name(&mut self, name: &'static str) {
-        let from = self.writer.out.len();
-        let is_escaped = self.writer.text(name);
-        self.sorted &= self.last < name || self.writer.members.len() == self.first;
+        debug_assert_eq!(plain_length(name.as_bytes()), name.len(), "the name of a field");
+        let writer = &mut *self.writer;
+        let from = writer.out.len();
+        writer.out.reserve(name.len() + 3);
+        writer.out.push(b'"');
+        writer.out.extend_from_slice(name.as_bytes());
+        writer.out.push(b'"');
+        self.sorted &= self.last < name || writer.members.len() == self.first;
         self.last = name;
-        self.key(from, is_escaped);
+        self.key(from, false);
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {

@@ -86,8 +86,13 @@ impl Effects for VisitEffects<'_> {
     }
 
     fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
+        let Some(UnsettledCall { position, passed, settled }) = self.last.take() else {
+            return Box::pin(std::future::ready(()));
+        };
+        if refused.is_none() && passed.is_none() && settled.is_none() {
+            return Box::pin(std::future::ready(()));
+        }
         Box::pin(async move {
-            let Some(UnsettledCall { position, passed, settled }) = self.last.take() else { return };
             if let Some((count, call, answer)) = passed
                 && let Some(path) = self.context.paths.get(&CallKind::Model)
             {

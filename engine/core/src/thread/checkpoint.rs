@@ -1,7 +1,8 @@
 //! The fold over a thread's steps as stored in its rows, so that a resume need not read every step.
 //!
-//! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version; a checkpoint
-//! of another version is ignored, and the steps are followed again.
+//! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version: a byte, behind
+//! which the fields stand as postcard writes them. Version 4 was JSON. A checkpoint of another version is ignored, and
+//! the steps are followed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::Usage;
+use serde::de::DeserializeOwned;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -22,12 +25,12 @@ use super::message::{Definition, InFlight, LaneState};
 use super::recall::StepLookup;
 use crate::graph::{Edge, EdgeId, Graph};
 
-const VERSION: u32 = 4;
+/// The first byte of a checkpoint and of a lane's fold.
+const VERSION: u8 = 5;
 
 /// The part of the fold in a thread's row.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
-    version: u32,
     trunk: LaneFold,
     spent: Spent,
     roles: BTreeMap<RoleName, Amount>,
@@ -36,11 +39,30 @@ pub struct Checkpoint {
 /// A checkpoint as it is written, at each step, from what it is made of.
 #[derive(Serialize)]
 struct WrittenCheckpoint<'a> {
-    version: u32,
     trunk: WrittenFold<'a>,
-    spent: Spent,
+    spent: Counts,
     roles: &'a BTreeMap<RoleName, Amount>,
 }
+
+/// The fields of [`WrittenCheckpoint`], read again.
+#[derive(Deserialize)]
+struct ReadCheckpoint {
+    trunk: LaneFold,
+    spent: Counts,
+    roles: BTreeMap<RoleName, Amount>,
+}
+
+/// A checkpoint of version 4, which was JSON.
+#[derive(Deserialize)]
+struct CheckpointV4 {
+    version: u32,
+    trunk: LaneFold,
+    spent: Spent,
+    roles: BTreeMap<RoleName, Amount>,
+}
+
+/// The fields of [`Spent`] in their order. Those of its usage, which JSON leaves out when they are 0, all stand there.
+type Counts = (u64, u64, [u64; 4], (u64, u64), Option<f64>, u64, u64);
 
 /// A lane whose fold is written: the members of [`LaneFold`].
 struct WrittenFold<'a>(&'a Lane);
@@ -77,19 +99,56 @@ enum EndFold {
 impl Checkpoint {
     /// Reads a checkpoint, or `None` if it is of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut checkpoint: Self = serde_json::from_slice(bytes).ok()?;
-        let spent = &mut checkpoint.spent;
+        if let Some(ReadCheckpoint { trunk, spent, roles }) = read(bytes) {
+            return Some(Self { trunk, spent: self::spent(spent), roles });
+        }
+        let CheckpointV4 { version, trunk, mut spent, roles } = serde_json::from_slice(bytes).ok()?;
         if spent.cost_usd.is_none() {
             // Checkpoints of earlier versions lack this count.
             spent.unpriced_calls = spent.model_calls;
         }
-        (checkpoint.version == VERSION).then_some(checkpoint)
+        (version == 4).then_some(Self { trunk, spent, roles })
     }
 
     /// What was spent.
     pub fn spent(&self) -> Spent {
         self.spent
     }
+}
+
+/// The stored form of a checkpoint or of a lane's fold.
+fn written(fields: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::with_capacity(256);
+    bytes.push(VERSION);
+    postcard::to_extend(fields, bytes).map_err(|error| {
+        let message = format!("the thread's state cannot be written: {error}");
+        Fault::new(Code::ContractBroken, FaultClass::Contract, message)
+    })
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let fields = bytes.strip_prefix(&[VERSION])?;
+    postcard::from_bytes(fields).ok()
+}
+
+fn counts(spent: &Spent) -> Counts {
+    let Spent { model_calls, tool_calls, usage: of, cost_usd, unpriced_calls, active_ms } = *spent;
+    let read = [of.prompt_tokens, of.cached_tokens, of.cache_write_tokens, of.cache_write_long_tokens];
+    (model_calls, tool_calls, read, (of.output_tokens, of.reasoning_tokens), cost_usd, unpriced_calls, active_ms)
+}
+
+fn spent((model_calls, tool_calls, read, written, cost_usd, unpriced_calls, active_ms): Counts) -> Spent {
+    let [prompt_tokens, cached_tokens, cache_write_tokens, cache_write_long_tokens] = read;
+    let (output_tokens, reasoning_tokens) = written;
+    let usage = Usage {
+        prompt_tokens,
+        cached_tokens,
+        cache_write_tokens,
+        cache_write_long_tokens,
+        output_tokens,
+        reasoning_tokens,
+    };
+    Spent { model_calls, tool_calls, usage, cost_usd, unpriced_calls, active_ms }
 }
 
 /// A thread's rows.
@@ -110,12 +169,12 @@ impl Lane {
     /// Its row; the trunk has none.
     ///
     /// # Errors
-    /// If a number or name has no JSON form, which is a bug.
+    /// If it cannot be written, which is a bug.
     pub(super) fn row(&self) -> Result<Option<(LanePath, LaneState)>, Fault> {
         let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
         let state = LaneState {
             frontier: self.last.as_ref().map(|last| last.digest),
-            fold: serde_json::to_vec(&WrittenFold(self)).map_err(|error| unwritable(&error))?,
+            fold: written(&WrittenFold(self))?,
             opened_by: *opened_by,
             index: self.path.last_index().unwrap_or(0),
         };
@@ -127,15 +186,13 @@ impl Machine {
     /// The bytes of the thread's checkpoint.
     ///
     /// # Errors
-    /// If a number or name has no JSON form, which is a bug.
+    /// If it cannot be written, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
-        let checkpoint = WrittenCheckpoint {
-            version: VERSION,
+        written(&WrittenCheckpoint {
             trunk: WrittenFold(&self.trunk),
-            spent: Spent { active_ms: self.clock.active_ms, ..self.budget.spent },
+            spent: counts(&Spent { active_ms: self.clock.active_ms, ..self.budget.spent }),
             roles: &self.budget.roles,
-        };
-        serde_json::to_vec(&checkpoint).map_err(|error| unwritable(&error))
+        })
     }
 
     /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.
@@ -171,7 +228,8 @@ impl Machine {
         let mut lanes = stored.lanes;
         lanes.sort_by_key(|(path, _)| path.parts().count());
         for (path, state) in lanes {
-            let Ok(fold) = serde_json::from_slice::<LaneFold>(&state.fold) else { return Ok(None) };
+            let fold = read(&state.fold).or_else(|| serde_json::from_slice(&state.fold).ok());
+            let Some(fold): Option<LaneFold> = fold else { return Ok(None) };
             let Some(parent) = path.parent() else { continue };
             let Some(lane) = machine.new_lane(&path, &parent, &state) else {
                 // A row of a round that was already joined.
@@ -345,22 +403,43 @@ fn mapped<'a, K, V, A: Serialize, B: Serialize>(
     Mapped(map, entry)
 }
 
-fn unwritable(error: &serde_json::Error) -> Fault {
-    Fault::new(Code::ContractBroken, FaultClass::Contract, format!("the thread's state has no JSON form: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
-        let spent = Spent { model_calls: 2, ..Spent::default() };
-        let (trunk, roles) = (Lane::trunk(), BTreeMap::new());
-        let written = WrittenCheckpoint { version: VERSION, trunk: WrittenFold(&trunk), spent, roles: &roles };
-        let mut stored = serde_json::to_value(written).unwrap();
-        stored["spent"].as_object_mut().unwrap().remove("unpriced_calls").unwrap();
-        let read = Checkpoint::from_bytes(stored.to_string().as_bytes()).unwrap();
-        assert_eq!(read.spent(), Spent { unpriced_calls: 2, ..spent });
+        let json = r#"{"version": 4, "trunk": {"own": {"a": [2, 2, 2, 0]}, "seen": {}, "taken": {"3": [1, 0]}, "fanned": [],
+            "last": null, "after_join": false, "fan": null, "end": null, "first_opened_by": []}, "roles": {},
+            "spent": {"model_calls": 2, "tool_calls": 0, "cost_usd": null, "active_ms": 5,
+                "usage": {"prompt_tokens": 7, "cached_tokens": 0, "output_tokens": 1}}}"#;
+        let read = Checkpoint::from_bytes(json.as_bytes()).unwrap();
+        assert_eq!((read.spent().unpriced_calls, read.spent().usage.prompt_tokens), (2, 7));
+        assert_eq!(read.trunk.taken, BTreeMap::from([(3, (1, 0))]));
+        assert_eq!(Checkpoint::from_bytes(json.replace("4,", "3,").as_bytes()), None);
+    }
+
+    #[test]
+    fn what_was_spent_is_read_as_it_was_written() {
+        let usage = Usage {
+            prompt_tokens: 1,
+            cached_tokens: 2,
+            cache_write_tokens: 3,
+            cache_write_long_tokens: 4,
+            output_tokens: 5,
+            reasoning_tokens: 6,
+        };
+        let spent =
+            Spent { model_calls: 7, tool_calls: 8, usage, cost_usd: Some(0.25), unpriced_calls: 9, active_ms: 10 };
+        let (trunk, roles) = (Lane::trunk(), BTreeMap::from([(RoleName::new("a").unwrap(), Amount::default())]));
+        let fields = WrittenCheckpoint { trunk: WrittenFold(&trunk), spent: counts(&spent), roles: &roles };
+        let bytes = written(&fields).unwrap();
+        let read = Checkpoint::from_bytes(&bytes).unwrap();
+        assert_eq!((read.spent(), read.roles), (spent, roles));
+        assert_eq!(
+            bytes,
+            [&[5][..], &[0; 9], &[7, 8, 1, 2, 3, 4, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0xd0, 0x3f, 9, 10, 1, 1], b"a", &[0; 9]]
+                .concat()
+        );
     }
 }

@@ -15,7 +15,7 @@ use rondo_store::{Damage, Error, Read, Row, StoredRecord, note_json, references,
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::line::{Line, ThreadLine, seal_message};
+use super::line::{Line, ThreadLine, ThreadState, seal_message};
 use super::{FORMAT, MAX_LINE_BYTES};
 use crate::failure::Failure;
 use crate::host::batch;
@@ -204,7 +204,8 @@ impl Writer<'_, '_> {
 
     fn thread(&mut self, thread: &ThreadId, row: &Row) -> Result<(), Stop> {
         self.objects(references::of_row(row))?;
-        let (checkpoint, origin) = (some(&row.checkpoint)?, some(&row.origin)?);
+        let checkpoint = Some(row.checkpoint.clone()).filter(|bytes| !bytes.is_empty()).map(ThreadState);
+        let origin = if row.origin.is_empty() { None } else { Some(raw(&row.origin)?) };
         self.line(&Line::Thread(Box::new(ThreadLine {
             thread: thread.clone(),
             version: row.version,
@@ -242,7 +243,7 @@ impl Writer<'_, '_> {
             after = Some(last.clone());
             for (lane, row) in page {
                 let store::LaneRow { frontier, fold, opened_by, index } = row;
-                self.line(&Line::Lane { lane, frontier, opened_by, index, fold: raw(&fold)? })?;
+                self.line(&Line::Lane { lane, frontier, opened_by, index, fold: ThreadState(fold) })?;
             }
         }
         for opened_by in self.store.lists(thread)? {
@@ -303,10 +304,6 @@ impl Writer<'_, '_> {
 }
 
 /// Stored JSON, unless there is none.
-fn some(bytes: &[u8]) -> Result<Option<&RawValue>, Failure> {
-    if bytes.is_empty() { Ok(None) } else { raw(bytes).map(Some) }
-}
-
 /// Stored JSON as it stands in a line.
 fn raw(bytes: &[u8]) -> Result<&RawValue, Failure> {
     let damaged = |what: String| Failure::from(Error::from(Damage::new(what)));

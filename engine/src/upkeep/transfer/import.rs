@@ -220,7 +220,7 @@ impl Reader {
             }
             Line::Thread(thread) => self.thread(*thread),
             Line::Lane { lane, frontier, opened_by, index, fold } => {
-                let row = LaneRow { frontier, fold: bytes(fold), opened_by, index };
+                let row = LaneRow { frontier, fold: fold.0, opened_by, index };
                 let added = self.staging.lane(&lane, &row);
                 self.added(added)
             }
@@ -287,7 +287,7 @@ impl Reader {
             label: line.label,
             tags: line.tags,
             raised: line.raised,
-            checkpoint: line.checkpoint.map(bytes).unwrap_or_default(),
+            checkpoint: line.checkpoint.map(|state| state.0).unwrap_or_default(),
             origin: line.origin.map(bytes).unwrap_or_default(),
         };
         if !row.origin.is_empty() && thread_row::origin(&row).is_none() {

@@ -1,8 +1,9 @@
 //! The lines of an export.
 
+use data_encoding::BASE64;
 use rondo_protocol::Digest;
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
 
 use rondo_store::{Base, Parent, Raised, Status};
@@ -31,8 +32,7 @@ pub(super) enum Line<'a> {
         frontier: Option<Digest>,
         opened_by: u64,
         index: u64,
-        #[serde(borrow)]
-        fold: &'a RawValue,
+        fold: ThreadState,
     },
     /// The evaluated list of the `each` that a step opened.
     List {
@@ -105,8 +105,31 @@ pub(super) struct ThreadLine<'a> {
     pub(super) label: Option<String>,
     pub(super) tags: Vec<String>,
     pub(super) raised: Vec<Raised>,
-    #[serde(borrow)]
-    pub(super) checkpoint: Option<&'a RawValue>,
+    pub(super) checkpoint: Option<ThreadState>,
     #[serde(borrow)]
     pub(super) origin: Option<&'a RawValue>,
+}
+
+/// A checkpoint, or a lane's part of it: base64, or JSON where an earlier version wrote that.
+#[derive(Debug)]
+pub(super) struct ThreadState(pub(super) Vec<u8>);
+
+impl Serialize for ThreadState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.starts_with(b"{") {
+            serde_json::from_slice::<&RawValue>(&self.0).map_err(ser::Error::custom)?.serialize(serializer)
+        } else {
+            serializer.serialize_str(&BASE64.encode(&self.0))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        match json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(text) => BASE64.decode(text.as_bytes()).map(Self).map_err(de::Error::custom),
+            None => Ok(Self(json.as_bytes().to_vec())),
+        }
+    }
 }
