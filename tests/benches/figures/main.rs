@@ -1,7 +1,8 @@
 //! The figures of DESIGN §12 that exist by now, each beside a reference measured in the same run.
 //!
-//! `make bench` prints the table; an argument keeps only the figures whose name contains it. Nothing here fails when a
-//! machine is slow: a figure is for reading.
+//! `make bench` prints the table; an argument keeps only the figures whose name contains it. `RONDO_BENCH_ROUNDS` has each
+//! measured so often, and a second table says median and spread; `RONDO_BENCH_JSON` names a file for them. Nothing here
+//! fails when a machine is slow: a figure is for reading.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot be set up has nothing to say")]
 
@@ -23,6 +24,8 @@ mod size;
 mod streams;
 mod support;
 
+use std::path::Path;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     if let [verb, folder, thread] = arguments.as_slice()
@@ -37,7 +40,7 @@ fn main() {
     }
     let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument.as_str()));
     println!("{:<58} {:>14}   {:<40}", "figure", "measured", "reference of the same run");
-    for (name, figure) in [
+    let figures = [
         ("step", memory::step as fn()),
         ("instructions", instructions::step),
         ("reader", memory::reader),
@@ -68,9 +71,13 @@ fn main() {
         ("peak tool", peaks::tool),
         ("peak at once", peaks::at_once),
         ("peak list", peaks::list),
-    ] {
-        if wanted(name) {
-            figure();
-        }
+    ];
+    let rounds = support::from_environment("RONDO_BENCH_ROUNDS", 1);
+    for _ in 0..rounds {
+        figures.iter().filter(|(name, _)| wanted(name)).for_each(|(_, figure)| figure());
+    }
+    let json = std::env::var_os("RONDO_BENCH_JSON");
+    if rounds > 1 || json.is_some() {
+        support::summarise(json.as_deref().map(Path::new));
     }
 }

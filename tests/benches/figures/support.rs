@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rondo_agent_kit::model::Model;
@@ -138,8 +138,55 @@ pub fn from_environment(name: &str, without: u64) -> u64 {
 }
 
 /// One line of the table.
+struct Line {
+    name: String,
+    measured: String,
+    reference: String,
+}
+
+static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
+
+/// Prints a line of the table.
 pub fn print(name: &str, measured: &str, reference: &str) {
     println!("{name:<58} {measured:>14}   {reference}");
+    let [name, measured, reference] = [name, measured, reference].map(str::to_owned);
+    LINES.lock().expect("the lines").push(Line { name, measured, reference });
+}
+
+/// Prints the median and the spread of each figure over the rounds, and writes them to the file `json`, a line each.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn summarise(json: Option<&Path>) {
+    let lines = std::mem::take(&mut *LINES.lock().expect("the lines"));
+    let mut names: Vec<&str> = Vec::new();
+    lines.iter().for_each(|line| {
+        if !names.contains(&line.name.as_str()) {
+            names.push(&line.name)
+        }
+    });
+    println!("\n{:<58} {:>14}   {:<40}", "figure", "median", "least to most");
+    let mut text = String::new();
+    for name in names {
+        let of_name: Vec<&Line> = lines.iter().filter(|line| line.name == name).collect();
+        let Some(last) = of_name.last() else { continue };
+        let unit = last.measured.split_once(' ').map_or("", |(_, unit)| unit);
+        let number = |line: &&Line| line.measured.split(' ').next()?.replace(',', "").parse::<f64>().ok();
+        let mut measured: Vec<f64> = of_name.iter().filter_map(number).collect();
+        measured.sort_by(f64::total_cmp);
+        let (median, least, most) = (measured.get(measured.len() / 2), measured.first(), measured.last());
+        if let (Some(median), Some(least), Some(most)) = (median, least, most) {
+            println!("{name:<58} {:>14}   {least} to {most}", format!("{median} {unit}"));
+        }
+        let line = serde_json::json!({
+            "figure": name, "unit": unit, "median": median, "least": least, "most": most,
+            "rounds": of_name.len(), "reference": last.reference,
+        });
+        text.push_str(&format!("{line}\n"));
+    }
+    if let Some(json) = json {
+        std::fs::write(json, text).expect("the file of figures");
+    }
 }
 
 /// Microseconds with one digit.
