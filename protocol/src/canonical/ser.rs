@@ -97,7 +97,7 @@ impl Writer<'_> {
 
     fn digits(&mut self, mut rest: u64) {
         if rest < 10 {
-            self.out.push(b'0' + rest as u8);
+            self.out.push(b'0' + (rest % 10) as u8);
             return;
         }
         // From the last digit to the first.
