@@ -35,7 +35,11 @@ impl StepLocation {
 
     /// Whether the role at this location could know of `step`, a step of the past, or `step` is this one.
     pub fn knows(&self, step: &Self) -> bool {
-        self.round.sees(step) && step.position() <= self.position()
+        if self.round == step.round {
+            step.seq <= self.seq
+        } else {
+            self.round.sees(step) && step.position() <= self.position()
+        }
     }
 }
 

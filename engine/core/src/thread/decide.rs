@@ -27,16 +27,16 @@ impl Machine {
     pub(super) fn decide(
         &mut self,
         path: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let chosen = route::choose(&graph, lane, &Self::scope(lane, world)?)?;
-        let Some(edge) = chosen else { return self.unrouted(path, world, after) };
+        let chosen = route::choose(&graph, lane, &Self::scope(lane, context)?)?;
+        let Some(edge) = chosen else { return self.unrouted(path, context, after) };
         self.chosen.push(edge.id);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let next = self.take(lane, &edge, &Self::scope(lane, world)?)?;
+        let next = self.take(lane, &edge, &Self::scope(lane, context)?)?;
         let TakenEdge { say, next } = next;
         let target = |role: &RoleName, lane: &LanePath| Target { role: role.clone(), lane: lane.clone() };
         let said = say.map(|text| Followed::Said { text });
@@ -49,7 +49,7 @@ impl Machine {
                 let parent = path.parent().ok_or_else(|| no_lane(path))?;
                 after.edge(vec![target(&join, &parent)], said);
                 self.end_lane(path, LanePhase::Arrived(edge), after)?;
-                self.look_at_fan_after(&parent, path, world, after)
+                self.look_at_fan_after(&parent, path, context, after)
             }
             Next::End { result } => {
                 after.edge(Vec::new(), said);
@@ -64,7 +64,7 @@ impl Machine {
                 };
                 let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
                 self.end_lane(path, LanePhase::Failed(error), after)?;
-                self.look_at_fan_after(&parent, path, world, after)
+                self.look_at_fan_after(&parent, path, context, after)
             }
             Next::Fan { out, list, open } => {
                 let source = lane.last.clone();
@@ -93,8 +93,8 @@ impl Machine {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
                 self.lane_mut(path)?.phase = LanePhase::Fanned(Box::new(Fan { then, ..fan }));
-                self.open_lanes(path, world, after)?;
-                self.complete_if_ended(path, world, after)
+                self.open_lanes(path, context, after)?;
+                self.complete_if_ended(path, context, after)
             }
             Next::TooManyLanes(fault) => {
                 let source = lane.last.as_ref().ok_or_else(|| fault.clone())?;
@@ -124,8 +124,8 @@ impl Machine {
         }
     }
 
-    pub(super) fn scope<'a>(lane: &'a Lane, world: DecisionInput<'a>) -> Result<LaneScope<'a>, Undecided> {
-        let scope = LaneScope::new(world, lane, lane.last.as_ref().map(|last| last.step))?;
+    pub(super) fn scope<'a>(lane: &'a Lane, context: DecisionInput<'a>) -> Result<LaneScope<'a>, Undecided> {
+        let scope = LaneScope::new(context, lane, lane.last.as_ref().map(|last| last.step))?;
         Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
     }
 
@@ -309,7 +309,7 @@ impl Machine {
     pub(super) fn unrouted(
         &mut self,
         path: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
@@ -320,11 +320,11 @@ impl Machine {
         let (Some(parent), true) = (path.parent(), is_reserved) else {
             return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
         };
-        let output = world.episode(last.step)?.output.clone();
+        let output = context.episode(last.step)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
         self.end_lane(path, LanePhase::Failed(error), after)?;
-        self.look_at_fan_after(&parent, path, world, after)
+        self.look_at_fan_after(&parent, path, context, after)
     }
 
     /// The step for a fault that the graph routes, or that the lane's fan-out tolerates.

@@ -235,12 +235,12 @@ impl Fan {
     }
 
     /// The part of an arrived lane.
-    fn part(lane: &Lane, world: DecisionInput<'_>) -> Result<String, Undecided> {
+    fn part(lane: &Lane, context: DecisionInput<'_>) -> Result<String, Undecided> {
         let (LanePhase::Arrived(edge), Some(last)) = (&lane.phase, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
-            return Ok(world.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
+            return Ok(context.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
         }
-        let scope = LaneScope::new(world, lane, Some(last.step))?;
+        let scope = LaneScope::new(context, lane, Some(last.step))?;
         let scope = scope.with_branches(lane.joined.as_deref().map(Fan::branches));
         EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
@@ -249,10 +249,10 @@ impl Fan {
     ///
     /// # Errors
     /// If a part cannot be rendered, or all together are too long.
-    pub fn parts(&self, world: DecisionInput<'_>) -> Result<String, Undecided> {
+    pub fn parts(&self, context: DecisionInput<'_>) -> Result<String, Undecided> {
         let mut text = String::new();
         for lane in self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Arrived(_))) {
-            let part = Self::part(lane, world)?;
+            let part = Self::part(lane, context)?;
             if text.len() + part.len() > MAX_RENDERED_BYTES {
                 return Err(Undecided::Unrendered {
                     what: format!("the parts of the lanes from {}", self.from()),
@@ -298,21 +298,21 @@ impl Branches<'_> {
     ///
     /// # Errors
     /// If a step cannot be recalled or a part cannot be rendered.
-    pub fn find(&self, at: usize, path: &[&str], world: DecisionInput<'_>) -> Result<(Value, usize), Fault> {
+    pub fn find(&self, at: usize, path: &[&str], context: DecisionInput<'_>) -> Result<(Value, usize), Fault> {
         let Some(lane) = self.lanes.get(at) else { return Ok((Value::Null, 0)) };
         let Some(name) = path.first() else {
-            let member = |name: &&str| Ok(((*name).to_owned(), member(lane, name, world)?));
+            let member = |name: &&str| Ok(((*name).to_owned(), member(lane, name, context)?));
             let members = MEMBERS.iter().map(member).collect::<Result<_, Fault>>()?;
             return Ok((Value::Object(members), 0));
         };
-        Ok((member(lane, name, world)?, 1))
+        Ok((member(lane, name, context)?, 1))
     }
 }
 
 /// A member of a branch.
-fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fault> {
+fn member(lane: &Lane, name: &str, context: DecisionInput<'_>) -> Result<Value, Fault> {
     let last = lane.last.as_ref();
-    let episode = || last.map(|last| world.episode(last.step)).transpose();
+    let episode = || last.map(|last| context.episode(last.step)).transpose();
     Ok(match name {
         "role" => Value::from(last.map_or("", |last| last.role.as_str())),
         "index" => Value::from(lane.path.last_index().map_or(0, u64::from)),
@@ -320,7 +320,7 @@ fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fa
         "status" => Value::from(last.map_or("", |last| last.status.as_str())),
         "output" => episode()?.map_or_else(Value::empty_object, |episode| episode.output.clone()),
         "body" => Value::from(episode()?.map(|episode| episode.body.clone()).unwrap_or_default()),
-        "part" => Value::from(Fan::part(lane, world)?),
+        "part" => Value::from(Fan::part(lane, context)?),
         "error" => match &lane.phase {
             LanePhase::Failed(error) => error.to_value(),
             _ => Value::Null,

@@ -85,7 +85,7 @@ impl Machine {
             visiting.is_some_and(|dispatch| dispatch.role == step.role)
         };
         let input = Arc::clone(&self.definition.input);
-        let world = DecisionInput { input: &input, recall, fresh: None };
+        let context = DecisionInput { input: &input, recall, fresh: None };
         while !is_expected(self) {
             // Lanes that were being cancelled had ended when this step was made.
             let mut fans: Vec<LanePath> =
@@ -104,7 +104,7 @@ impl Machine {
             if !fan.have_all_ended() {
                 return Ok(None);
             }
-            self.complete_if_ended(&path, world, &mut Consequences::default())?;
+            self.complete_if_ended(&path, context, &mut Consequences::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
         let LanePhase::Visiting(dispatch) = &lane.phase else { return Ok(None) };
@@ -128,7 +128,7 @@ impl Machine {
         let episode = Arc::new(episode(self.seq, step.clone(), of.body, note.opened_by.clone()));
         self.version += 1;
         let mut after = Consequences::default();
-        match self.decide(&step.lane, DecisionInput { fresh: Some(&episode), ..world }, &mut after) {
+        match self.decide(&step.lane, DecisionInput { fresh: Some(&episode), ..context }, &mut after) {
             Ok(()) => {}
             // Nothing followed it originally either.
             Err(halt) => {

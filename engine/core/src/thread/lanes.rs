@@ -61,18 +61,18 @@ impl Machine {
     pub(super) fn open_lanes(
         &mut self,
         path: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let most = self.fan_mut(path)?.parallel();
-        self.open_up_to(path, most, world, after)
+        self.open_up_to(path, most, context, after)
     }
 
     pub(super) fn open_up_to(
         &mut self,
         path: &LanePath,
         most: usize,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         loop {
@@ -81,7 +81,7 @@ impl Machine {
                 return Ok(());
             }
             let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
-            let opened = self.open_lane(path, index, world, after);
+            let opened = self.open_lane(path, index, context, after);
             if opened.is_err() {
                 let fan = self.fan_mut(path)?;
                 if !fan.lanes.contains_key(&index) {
@@ -96,7 +96,7 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         index: u32,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
@@ -104,7 +104,7 @@ impl Machine {
         let LanePhase::Fanned(fan) = &around.phase else { return Err(no_lane(parent).into()) };
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
-        let past = if around.fanned.contains(&role) { world.recall.past(&path)? } else { None };
+        let past = if around.fanned.contains(&role) { context.recall.past(&path)? } else { None };
         // The lanes opened in its earlier rounds are not stored.
         let fanned = if past.is_some() { first_roles(&graph) } else { BTreeSet::new() };
         let past = past.unwrap_or_default();
@@ -133,7 +133,7 @@ impl Machine {
         };
         let branch = fan.branch(index).ok_or_else(|| no_lane(parent))?;
         let source = fan.source.as_ref();
-        let scope = LaneScope::new(world, &lane, source.map(|last| last.step))?;
+        let scope = LaneScope::new(context, &lane, source.map(|last| last.step))?;
         let scope = scope.with_branches(around.joined.as_deref().map(Fan::branches));
         let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &branch.part };
         let dispatch = Dispatch {
@@ -176,7 +176,7 @@ impl Machine {
         &mut self,
         path: &LanePath,
         lost: CancelledLane,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         // A fan-out within a cancelled lane ends with it; its usage counts if a join follows.
@@ -185,7 +185,7 @@ impl Machine {
             let fan = self.fan_mut(&parent)?;
             if fan.then != Some(FanOutcome::Cancel) {
                 fan.lost.push(lost);
-                return self.complete_if_ended(&parent, world, after);
+                return self.complete_if_ended(&parent, context, after);
             }
             if fan.have_all_ended() {
                 self.close_lane(&parent, LanePhase::Cancelled)?;
@@ -198,7 +198,7 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         ended: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let fan = self.fan_mut(parent)?;
@@ -207,8 +207,8 @@ impl Machine {
             let then = then.filter(|then| self.decides(then));
             self.follow_with(parent, then, after)?;
         }
-        self.open_lanes(parent, world, after)?;
-        self.complete_if_ended(parent, world, after)
+        self.open_lanes(parent, context, after)?;
+        self.complete_if_ended(parent, context, after)
     }
 
     /// Whether an outcome is decided here. That a need cannot be met any more is not while steps are replayed: an earlier
@@ -248,20 +248,20 @@ impl Machine {
     pub(super) fn complete_if_ended(
         &mut self,
         path: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let is_left = self.lane(path).is_some_and(|lane| matches!(lane.phase, LanePhase::Fanned(_)));
         let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
-            Some(FanOutcome::Join) => self.join(path, world, after),
+            Some(FanOutcome::Join) => self.join(path, context, after),
             Some(FanOutcome::Fail(index)) => {
                 let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
                 let LanePhase::Failed(error) = &failed.phase else { return Err(no_lane(path).into()) };
-                self.fail_fan(path, (error.clone(), Some(index)), world, after)
+                self.fail_fan(path, (error.clone(), Some(index)), context, after)
             }
-            Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), world, after),
+            Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), context, after),
         }
     }
 
@@ -269,7 +269,7 @@ impl Machine {
     pub(super) fn join(
         &mut self,
         path: &LanePath,
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane_mut(path)?;
@@ -277,7 +277,7 @@ impl Machine {
             return Err(no_lane(path).into());
         };
         lane.joined = Some(fan);
-        let joining = self.joining(path, world);
+        let joining = self.joining(path, context);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
         if done.is_err() {
             // The lanes stay for the resumed run.
@@ -288,21 +288,21 @@ impl Machine {
     }
 
     /// The visit of a join role.
-    pub(super) fn joining(&self, path: &LanePath, world: DecisionInput<'_>) -> Result<Dispatch, Halt> {
+    pub(super) fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Result<Dispatch, Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself sees its lanes' steps only after the step of the join role.
         let mut joined = Lane { joined: None, ..lane.clone() };
         joined.see_lanes(fan);
-        let scope = LaneScope::new(world, &joined, fan.source.as_ref().map(|last| last.step))?;
+        let scope = LaneScope::new(context, &joined, fan.source.as_ref().map(|last| last.step))?;
         let scope = scope.with_branches(Some(fan.branches()));
         let join = &fan.out.join;
         let part = key(&fan.edge.part, "join");
         let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &part };
         let prompt = match &join.prompt {
             Some(prompt) => speaking.text("prompt", prompt)?,
-            None => fan.parts(world)?,
+            None => fan.parts(context)?,
         };
         let (arrived, cancelled) = fan.arrived_and_cancelled();
         let dispatch = Dispatch {
@@ -327,7 +327,7 @@ impl Machine {
         &mut self,
         path: &LanePath,
         (error, failed): (LaneError, Option<u32>),
-        world: DecisionInput<'_>,
+        context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
@@ -346,7 +346,7 @@ impl Machine {
                 }
                 Some(parent) => {
                     self.end_lane(path, LanePhase::Failed(error), after)?;
-                    self.look_at_fan_after(&parent, path, world, after)
+                    self.look_at_fan_after(&parent, path, context, after)
                 }
             };
         };

@@ -230,6 +230,9 @@ impl Machine {
     /// The lane at a path.
     pub fn lane(&self, path: &LanePath) -> Option<&Lane> {
         let mut lane = &self.trunk;
+        if lane.path == *path {
+            return Some(lane);
+        }
         for (_, index) in path.parts() {
             lane = lane.lanes()?.lanes.get(&index)?;
         }
@@ -238,6 +241,9 @@ impl Machine {
 
     pub(super) fn lane_mut(&mut self, path: &LanePath) -> Result<&mut Lane, Halt> {
         let mut lane = &mut self.trunk;
+        if lane.path == *path {
+            return Ok(lane);
+        }
         for (_, index) in path.parts() {
             let fan = lane.lanes_mut().ok_or_else(|| no_lane(path))?;
             lane = fan.lanes.get_mut(&index).ok_or_else(|| no_lane(path))?;
@@ -265,13 +271,13 @@ impl Machine {
         every_lane(&self.trunk, &mut lanes);
         lanes.sort_unstable();
         let input = Arc::clone(&self.definition.input);
-        let world = DecisionInput { input: &input, recall, fresh: None };
+        let context = DecisionInput { input: &input, recall, fresh: None };
         let mut after = Consequences::default();
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
             match &lane.phase {
-                LanePhase::Deciding => self.decide(&path, world, &mut after)?,
+                LanePhase::Deciding => self.decide(&path, context, &mut after)?,
                 LanePhase::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
                     self.dispatch(&path, dispatch, &mut after)?;
@@ -282,7 +288,7 @@ impl Machine {
                         Some(_) if fan.lanes.is_empty() => 0,
                         decided => fan.parallel() - usize::from(decided.is_some()),
                     };
-                    self.open_up_to(&path, most, world, &mut after)?;
+                    self.open_up_to(&path, most, context, &mut after)?;
                 }
                 _ => {}
             }
@@ -293,7 +299,7 @@ impl Machine {
             let Some(fan) = self.fan(&path).filter(|fan| fan.then.is_none()) else { continue };
             let then = fan.decided();
             self.follow_with(&path, then, &mut after)?;
-            self.complete_if_ended(&path, world, &mut after)?;
+            self.complete_if_ended(&path, context, &mut after)?;
         }
         let is_new = !self.is_resumed;
         let notices = after.notices.into_iter().filter(|_| is_new);
@@ -364,9 +370,9 @@ impl Machine {
                 self.close_lane(path, LanePhase::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end.note, end.effect_unknown);
                 let input = Arc::clone(&self.definition.input);
-                let world = DecisionInput { input: &input, recall, fresh: None };
+                let context = DecisionInput { input: &input, recall, fresh: None };
                 let mut after = Consequences::default();
-                self.lane_left(path, lost, world, &mut after)?;
+                self.lane_left(path, lost, context, &mut after)?;
                 self.pending.notices.extend(after.notices);
                 self.emit(after.actions, out);
                 Ok(())
@@ -433,8 +439,8 @@ impl Machine {
             }));
         }
         let input = Arc::clone(&self.definition.input);
-        let world = DecisionInput { input: &input, recall, fresh: Some(&episode) };
-        let decided = self.decide(path, world, &mut after);
+        let context = DecisionInput { input: &input, recall, fresh: Some(&episode) };
+        let decided = self.decide(path, context, &mut after);
         let mut actions = vec![Action::Tell(Notice::Committed {
             site: visit.clone().into(),
             seq: self.seq,

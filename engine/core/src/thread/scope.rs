@@ -39,7 +39,7 @@ impl DecisionInput<'_> {
 
 /// The scope of edges from a lane's last step, or of the first prompts of lanes that it opens.
 pub struct LaneScope<'a> {
-    world: DecisionInput<'a>,
+    context: DecisionInput<'a>,
     lane: &'a Lane,
     last: Option<Arc<Episode>>,
     branches: Option<Branches<'a>>,
@@ -52,9 +52,9 @@ impl<'a> LaneScope<'a> {
     ///
     /// # Errors
     /// If that step cannot be recalled.
-    pub fn new(world: DecisionInput<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
-        let last = last.map(|seq| world.episode(seq)).transpose().map_err(Undecided::StepLookup)?;
-        Ok(Self { world, lane, last, branches: None, fault: RefCell::new(None) })
+    pub fn new(context: DecisionInput<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
+        let last = last.map(|seq| context.episode(seq)).transpose().map_err(Undecided::StepLookup)?;
+        Ok(Self { context, lane, last, branches: None, fault: RefCell::new(None) })
     }
 
     /// Adds the branches of a fan-out.
@@ -107,7 +107,7 @@ impl<'a> LaneScope<'a> {
                 None => Lookup::new(self.whole(&seen), 2),
             };
         }
-        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Lookup::none(2) };
+        let Some(latest) = self.recalled(self.context.episode(seen.latest)) else { return Lookup::none(2) };
         match field {
             Some("output") => Lookup::new(latest.output.clone(), 3),
             Some("body") => Lookup::new(Value::from(latest.body.as_str()), 3),
@@ -119,7 +119,7 @@ impl<'a> LaneScope<'a> {
     }
 
     fn whole(&self, seen: &VisibleVisits) -> Value {
-        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Value::Null };
+        let Some(latest) = self.recalled(self.context.episode(seen.latest)) else { return Value::Null };
         let mut value = one(&latest, seen.visits);
         if let Value::Object(members) = &mut value {
             members.insert("visits".to_owned(), Value::from(seen.visits));
@@ -129,7 +129,7 @@ impl<'a> LaneScope<'a> {
 
     /// One visit of a role, in the list for templates.
     fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Lookup<'_> {
-        let Some(episode) = self.recalled(self.world.episode(seq)) else { return Lookup::none(0) };
+        let Some(episode) = self.recalled(self.context.episode(seq)) else { return Lookup::none(0) };
         match path.first().copied() {
             None => Lookup::new(one(&episode, visit), 0),
             Some("status") => Lookup::new(Value::from(episode.status.as_str()), 1),
@@ -152,7 +152,7 @@ impl Scope for LaneScope<'_> {
     fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
         let last = self.last.as_deref();
         match (path.first().copied(), last) {
-            (Some("input"), _) => Lookup::new(self.world.input, 1),
+            (Some("input"), _) => Lookup::new(self.context.input, 1),
             (Some("steps"), _) => self.step(path),
             (Some("output"), Some(last)) => Lookup::new(&last.output, 1),
             (Some("body"), Some(last)) => Lookup::new(last.body.as_str(), 1),
@@ -180,7 +180,7 @@ impl Scope for LaneScope<'_> {
     fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Lookup<'s> {
         match list {
             ["branches"] => {
-                let found = self.branches.as_ref().map(|branches| branches.find(index, path, self.world));
+                let found = self.branches.as_ref().map(|branches| branches.find(index, path, self.context));
                 match found.and_then(|found| self.recalled(found)) {
                     Some(found) => Lookup::new(found.0, found.1),
                     None => Lookup::none(0),

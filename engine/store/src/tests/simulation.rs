@@ -10,8 +10,8 @@
 //! RONDO_SIMULATION_CASES=1` tries the case 7 again; `make soak` tries as many as its time allows.
 
 mod log;
+mod simulated;
 mod tests;
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Checked;
 
 use self::log::Log;
-use self::world::{Break, End, Operation, World, below};
+use self::simulated::{Break, End, Operation, SimulatedEnv, below};
 use crate as store;
 use crate::simulated::{Device, SimulatedStore};
 use crate::{Read as _, StepStore};
@@ -152,28 +152,28 @@ impl Case {
 
     /// Runs it to its end, in as many lives of the process as it takes.
     fn play(&self) -> Result<Outcome, Broken> {
-        let world = Arc::new(World::new(self.seed, self.breaks.clone()));
-        let law = match self.lives(&world) {
-            Ok(outcome) => match world.broken() {
-                None => return Ok(Outcome { trace: world.trace(), ..outcome }),
+        let simulated = Arc::new(SimulatedEnv::new(self.seed, self.breaks.clone()));
+        let law = match self.lives(&simulated) {
+            Ok(outcome) => match simulated.broken() {
+                None => return Ok(Outcome { trace: simulated.trace(), ..outcome }),
                 Some(law) => law,
             },
             Err(law) => law,
         };
-        Err(Broken { law, trace: world.trace() })
+        Err(Broken { law, trace: simulated.trace() })
     }
 
-    fn lives(&self, world: &Arc<World>) -> Result<Outcome, String> {
+    fn lives(&self, simulated: &Arc<SimulatedEnv>) -> Result<Outcome, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let folder = tempfile::tempdir().map_err(|error| text(&error))?;
-        let (device, log) = (Arc::new(Device::new(Arc::clone(world) as _)), Arc::new(Log::default()));
+        let (device, log) = (Arc::new(Device::new(Arc::clone(simulated) as _)), Arc::new(Log::default()));
         let mut checked = rondo_protocol::workflow::read("workflow.yaml", WORKFLOWS[self.workflow], &BTreeMap::new())
             .map_err(|faults| format!("{faults:?}"))?;
         // No time passes but by what is done, so that the clock of the machine decides nothing.
         checked.policy.roles.values_mut().for_each(|role| role.retry.backoff_ms = 0);
         let thread = ThreadId::from_parts(1_700_000_000_000, u128::from(self.seed));
         for _ in 0..=self.breaks.len() {
-            world.begin_life();
+            simulated.begin_life();
             let anchor = folder.path().join("anchor");
             let anchor_before = std::fs::read(&anchor);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -181,27 +181,27 @@ impl Case {
             let ended = runtime.block_on(async {
                 let (store, has_row): (Arc<dyn StepStore>, bool) = match self.place {
                     Place::Device => {
-                        let pauses = Arc::clone(world);
+                        let pauses = Arc::clone(simulated);
                         let pause = move || pauses.clone().pause();
                         let store = SimulatedStore::open(Arc::clone(&device), folder.path(), pause);
                         let has_row = device.contents().row(&thread).map_err(|error| text(&error))?.is_some();
                         (Arc::new(store.map_err(|error| text(&error))?), has_row)
                     }
                     Place::Log => {
-                        let store = log.store(world, &thread).await.map_err(|error| text(&error))?;
+                        let store = log.store(simulated, &thread).await.map_err(|error| text(&error))?;
                         let has_row = store.row(&thread).map_err(|error| text(&error))?.is_some();
                         (Arc::new(store), has_row)
                     }
                 };
-                life(world, (store, has_row), &checked, &thread).await
+                life(simulated, (store, has_row), &checked, &thread).await
             });
             // The tasks of a process end with it.
             drop(runtime);
-            let end = world.end_life();
+            let end = simulated.end_life();
             if end == Some(End::Power) {
-                device.lose_power(|written| world.below(written + 1));
+                device.lose_power(|written| simulated.below(written + 1));
                 // Of the anchor, which is not synced with each batch, an older one may be there.
-                if let (Ok(before), 0) = (anchor_before, world.below(2)) {
+                if let (Ok(before), 0) = (anchor_before, simulated.below(2)) {
                     std::fs::write(&anchor, before).map_err(|error| text(&error))?;
                 }
             }
@@ -218,11 +218,11 @@ impl Case {
                 return Err(format!("the store is damaged: {faults:?}"));
             }
             let (steps, head) = stored(&contents, &thread).map_err(|error| text(&error))?;
-            world.stored(&steps);
+            simulated.stored(&steps);
             match (ended, end) {
                 (Ok(true), None) => {
                     let steps = steps.into_values().collect();
-                    let (effects, operations, met) = (world.effects(), world.operations(), world.met());
+                    let (effects, operations, met) = (simulated.effects(), simulated.operations(), simulated.met());
                     return Ok(Outcome { steps, head, effects, operations, met, trace: Vec::new() });
                 }
                 (_, Some(_)) => {}
@@ -278,7 +278,7 @@ fn stored(store: &dyn store::Read, thread: &ThreadId) -> Result<(Steps, Option<D
     let mut steps = Steps::new();
     let Some(row) = store.row(thread)? else { return Ok((steps, None)) };
     store.scan(thread, 1..=row.seq, &mut |stored, _| {
-        steps.insert(stored.seq, (world::place_of(&stored), stored.digest));
+        steps.insert(stored.seq, (simulated::place_of(&stored), stored.digest));
         true
     })?;
     Ok((steps, row.head))
@@ -287,13 +287,13 @@ fn stored(store: &dyn store::Read, thread: &ThreadId) -> Result<(Steps, Option<D
 /// One life of the process over a store: starts or resumes the thread, and follows it. Returns whether the thread
 /// has ended; an error if it could not go on.
 async fn life(
-    world: &Arc<World>,
+    simulated: &Arc<SimulatedEnv>,
     (store, has_row): (Arc<dyn StepStore>, bool),
     checked: &Checked,
     thread: &ThreadId,
 ) -> Result<bool, String> {
-    let engine = Engine::new(store, Arc::clone(world) as _, rondo_hooks::registry());
-    let run_config: RunConfig = world::equipped(world, &checked.workflow);
+    let engine = Engine::new(store, Arc::clone(simulated) as _, rondo_hooks::registry());
+    let run_config: RunConfig = simulated::equipped(simulated, &checked.workflow);
     let run = async {
         let mut handle = if has_row {
             let resumed = engine.resume::<rondo_core::Error>(thread, |_, _| Ok(run_config)).await;
@@ -310,14 +310,14 @@ async fn life(
             if let What::StepCommitted { seq, step, .. } | What::EpochOpened(EpochOpened { seq, step, .. }) =
                 &event.what
             {
-                world.tell(*seq, *step);
+                simulated.tell(*seq, *step);
             }
-            world.note(serde_json::to_string(&event).unwrap_or_default());
+            simulated.note(serde_json::to_string(&event).unwrap_or_default());
         }
         match handle.ended().await {
             Ended::Finished(_) => Ok(true),
             Ended::Stopped(fault) => {
-                world.note(format!("stopped: {}", fault.message));
+                simulated.note(format!("stopped: {}", fault.message));
                 Ok(false)
             }
             Ended::Waiting(_) => Err("it waits for a person".to_owned()),
@@ -325,7 +325,7 @@ async fn life(
     };
     tokio::select! {
         biased;
-        () = world.died() => Ok(false),
+        () = simulated.died() => Ok(false),
         ended = run => ended,
         () = tokio::time::sleep(PATIENCE) => Err("nothing continues any more".to_owned()),
     }

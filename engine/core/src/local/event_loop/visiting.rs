@@ -22,7 +22,7 @@ use super::super::hook_notes::HookNotes;
 use super::super::journal::JournalPart;
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
-use super::super::stop::{VisitStop, cancelled};
+use super::super::stop::VisitStop;
 use super::super::tool_calls::Tooling;
 use super::super::tool_role;
 use super::super::visit::{self, ModelContext, VisitContext, VisitResult};
@@ -31,7 +31,7 @@ use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
 use crate::hook::{CallPath, Node};
 use crate::resolved_roles::RoleRuntime;
-use crate::thread::{Answered, OpenForm, Task, Visit, VisitEnd};
+use crate::thread::{Answered, Object, OpenForm, Task, Visit, VisitEnd};
 
 /// How many bytes count as a token where a workflow file says tokens of a request.
 const BYTES_A_TOKEN: u64 = 4;
@@ -115,14 +115,13 @@ impl Driver<'_> {
         if let Some(form) = asked.filter(|_| result.is_err()) {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
-        let note = Note { hooks, context_report, ..note };
-        let end = VisitEnd { objects, effect_unknown, ..VisitEnd::of(Err(cancelled()), note) };
-        let end = match result {
-            Ok(turn) => self.answered(&visit, turn, end)?,
+        let mut end = Box::new(match result {
+            Ok(turn) => self.answered(&visit, turn, note, objects)?,
             // Its step has no transcript, so nothing would name the objects.
-            Err(fault) => VisitEnd { outcome: Err(fault), objects: Vec::new(), ..end },
-        };
-        Ok(VisitOutcome::Ended { end: Box::new(end), unwritten, memory: Some(memory.into_inner()) })
+            Err(fault) => VisitEnd::of(Err(fault), note),
+        });
+        (end.note.hooks, end.note.context_report, end.effect_unknown) = (hooks, context_report, effect_unknown);
+        Ok(VisitOutcome::Ended { end, unwritten, memory: Some(memory.into_inner()) })
     }
 
     /// The bytes of a visit's history that could leave, if its request is too long and its role is to be compacted.
@@ -142,7 +141,14 @@ impl Driver<'_> {
         Ok(Opened { conversation: Arc::new(conversation), context_report: None })
     }
 
-    fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
+    /// The end of an answered visit, from its note and objects so far.
+    fn answered(
+        &self,
+        visit: &Visit,
+        turn: TurnReply,
+        note: Note,
+        mut objects: Vec<Object>,
+    ) -> Result<VisitEnd, Fault> {
         // A form is answered without a call.
         let transcript = if visit.task == Task::Form {
             None
@@ -152,34 +158,34 @@ impl Driver<'_> {
                 Fault::new(Code::ContractBroken, FaultClass::Contract, message)
             })?;
             // The transcript does not name what a failed attempt sent.
-            end.objects.retain(|(_, digest, _)| is_named(&turn.transcript, *digest));
-            end.objects.push((Kind::Transcript, digest, bytes));
+            objects.retain(|(_, digest, _)| is_named(&turn.transcript, *digest));
+            objects.push((Kind::Transcript, digest, bytes));
             Some(digest)
         };
-        end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
+        objects.extend(self.new_heads(&visit.role, &turn.transcript));
         let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
         let is_compaction = matches!(visit.task, Task::Compact { .. });
         if !is_compaction && runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
             self.transcripts.lock().insert(visit.lane.clone(), turn.transcript);
         }
-        end.note = Note {
+        let note = Note {
             usage: turn.usage,
             cost_usd: turn.cost_usd,
             answered_by: turn.answered_by,
             model: turn.model,
             served_by: runtime.and_then(|runtime| runtime.served_by.clone()),
-            ..end.note
+            ..note
         };
         let fallback = turn.fallback.into_iter().map(|model| Observation::Fallback { model });
-        end.outcome = Ok(Answered {
+        let answered = Answered {
             status: turn.status,
             output: turn.output,
             answer: turn.answer,
             body: turn.body,
             transcript,
             observations: fallback.collect(),
-        });
-        Ok(end)
+        };
+        Ok(VisitEnd { objects, ..VisitEnd::of(Ok(answered), note) })
     }
 
     /// The context for a role's visit.

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::id::ThreadId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::world::{End, Operation, World};
+use super::simulated::{End, Operation, SimulatedEnv};
 use crate::replicated::{Copied, ReplicatedStore};
 use crate::simulated::{Contents, Device, Fate, Fates, SimulatedStore};
 use crate::{Error, Replica as _, WriteLog};
@@ -81,7 +81,7 @@ impl Log {
     /// The store of a process whose disk is empty: brought up to the log, which its writes go to.
     pub(super) async fn store(
         self: &Arc<Self>,
-        world: &Arc<World>,
+        simulated: &Arc<SimulatedEnv>,
         root: &ThreadId,
     ) -> Result<ReplicatedStore<SimulatedStore>, Error> {
         let folder = tempfile::tempdir().map_err(|_| lost())?;
@@ -89,15 +89,16 @@ impl Log {
         let copy = Copied::alone(local.clone());
         self.bring_up(&copy, root).await?;
         let (sender, mut waiting) = mpsc::unbounded_channel::<Waiting>();
-        let (log, world, root) = (Arc::clone(self), Arc::clone(world), root.clone());
+        let (log, simulated, root) = (Arc::clone(self), Arc::clone(simulated), root.clone());
         tokio::spawn(async move {
             let _folder = folder;
             while let Some(first) = waiting.recv().await {
-                Arc::clone(&world).pause().await;
+                Arc::clone(&simulated).pause().await;
                 let mut taken = vec![first];
                 taken.extend(std::iter::from_fn(|| waiting.try_recv().ok()));
                 let (writes, waiters): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-                let fate = world.fate(Operation::Write, End::Killed, &format!("{} writes in an entry", writes.len()));
+                let fate =
+                    simulated.fate(Operation::Write, End::Killed, &format!("{} writes in an entry", writes.len()));
                 let mut outcome = if fate == Fate::Done { Ok(()) } else { Err(lost()) };
                 if fate != (Fate::Fails { is_done: false }) {
                     let at = {

@@ -87,7 +87,7 @@ impl Break {
 }
 
 /// What happens in a case, and what has happened.
-pub(super) struct World {
+pub(super) struct SimulatedEnv {
     breaks: BTreeMap<(Operation, usize), Break>,
     /// Chance, and a clock that moves when it is looked at.
     env: SeededEnv,
@@ -113,7 +113,7 @@ struct State {
     broken: Option<String>,
 }
 
-impl World {
+impl SimulatedEnv {
     pub(super) fn new(seed: u64, breaks: BTreeMap<(Operation, usize), Break>) -> Self {
         let state = State {
             trace: Vec::new(),
@@ -278,7 +278,7 @@ impl World {
     }
 }
 
-impl Fates for World {
+impl Fates for SimulatedEnv {
     fn of_write(&self, changes: usize, sync: bool) -> Fate {
         self.fate(Operation::Write, End::Power, &format!("{changes} changes, sync: {sync}"))
     }
@@ -288,7 +288,7 @@ impl Fates for World {
     }
 }
 
-impl Env for World {
+impl Env for SimulatedEnv {
     fn now_ms(&self) -> u64 {
         self.env.advance(Duration::from_millis(1));
         self.env.now_ms()
@@ -317,24 +317,24 @@ pub(super) fn place_of(stored: &StoredRecord) -> String {
 }
 
 /// A model whose answers follow from what it is asked, so that another history gives another head.
-struct Answerer(Arc<World>);
+struct Answerer(Arc<SimulatedEnv>);
 
 impl Model for Answerer {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
-            let (world, site) = (&self.0, &call.site);
+            let (simulated, site) = (&self.0, &call.site);
             let place = place(&site.role, &site.lane, site.visit);
-            if world.state().settled.contains(&place) {
-                world.breaks_law(format!("{place} is asked though its step is stored"));
+            if simulated.state().settled.contains(&place) {
+                simulated.breaks_law(format!("{place} is asked though its step is stored"));
             }
-            let last = world.state().asked.insert(place.clone(), site.position).unwrap_or_default();
+            let last = simulated.state().asked.insert(place.clone(), site.position).unwrap_or_default();
             if last > site.position {
-                world.breaks_law(format!(
+                simulated.breaks_law(format!(
                     "call {} of {place} is made again, though call {last} followed it",
                     site.position
                 ));
             }
-            match world.calls(Operation::Model, &format!("{place} call {}", site.position), || {}).await {
+            match simulated.calls(Operation::Model, &format!("{place} call {}", site.position), || {}).await {
                 None => Ok(ModelAnswer { reply: reply(call, &place), usage: None, cost_usd: None }),
                 Some(_) => {
                     Err(Fault::new(Code::ProviderUnreachable, FaultClass::Network, "the connection broke".to_owned()))
@@ -363,7 +363,7 @@ fn reply(call: &ModelCall, place: &str) -> ModelReply {
 /// A tool with an effect, whose other side knows repetitions by their key.
 struct Book {
     spec: Spec,
-    world: Arc<World>,
+    simulated: Arc<SimulatedEnv>,
 }
 
 impl Tool for Book {
@@ -383,24 +383,24 @@ impl Tool for Book {
         Box::pin(async move {
             let text = arguments.to_text();
             let effect = || {
-                let earlier = self.world.state().effects.insert(invocation.idempotency_key.clone(), text.clone());
+                let earlier = self.simulated.state().effects.insert(invocation.idempotency_key.clone(), text.clone());
                 if earlier.is_some_and(|earlier| earlier != text) {
-                    self.world.breaks_law(format!("one key for two effects: {text}"));
+                    self.simulated.breaks_law(format!("one key for two effects: {text}"));
                 }
             };
-            self.world.calls(Operation::Tool, &text, effect).await;
+            self.simulated.calls(Operation::Tool, &text, effect).await;
             Ok(format!("booked {text}").into())
         })
     }
 }
 
 /// A run's model and tool.
-pub(super) fn equipped(world: &Arc<World>, workflow: &Workflow) -> RunConfig {
+pub(super) fn equipped(simulated: &Arc<SimulatedEnv>, workflow: &Workflow) -> RunConfig {
     let named = workflow.models.keys().map(String::as_str).chain(["default"]);
     let resolved = |name: &str| {
         let model = ResolvedModel {
             id: "simulated".to_owned(),
-            provider: Arc::new(Answerer(Arc::clone(world))),
+            provider: Arc::new(Answerer(Arc::clone(simulated))),
             price: None,
             is_price_claimed: false,
             served_by: ServedBy::default(),
@@ -415,7 +415,7 @@ pub(super) fn equipped(world: &Arc<World>, workflow: &Workflow) -> RunConfig {
         origin: Origin::BuiltIn,
     };
     let mut tools = ToolSet::default();
-    let added = tools.add(Arc::new(Book { spec, world: Arc::clone(world) }));
+    let added = tools.add(Arc::new(Book { spec, simulated: Arc::clone(simulated) }));
     assert!(added.is_ok(), "one tool has no namesake");
     RunConfig {
         models: Models(named.map(resolved).collect()),
