@@ -33,9 +33,7 @@ pub trait Effects: Send {
 pub struct Performed {
     /// The reply, redacted.
     pub reply: Reply,
-    /// What answered: a port or a hook.
     pub answered_by: AnsweredBy,
-    /// For a model call: what was sent.
     pub sent: Option<Sent>,
 }
 

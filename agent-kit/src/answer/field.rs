@@ -14,7 +14,6 @@ const MAX_SCHEMA_WORDS_BYTES: usize = 4096;
 /// The words for a list of texts, which a front matter shows in block style.
 const TEXTS: &str = "a list of texts";
 
-/// A declared field whose JSON Schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` of status `{status}` has a schema that cannot be used: {reason}")]
 pub struct InvalidSchema {
@@ -107,7 +106,7 @@ impl Shape {
     fn of(schema: &Value) -> Self {
         if is_text(schema) {
             Self::Text
-        } else if is_list(schema) && schema.get("items").is_some_and(is_text) {
+        } else if has_type(schema, "array") && schema.get("items").is_some_and(is_text) {
             Self::Texts
         } else {
             Self::Other
@@ -115,7 +114,6 @@ impl Shape {
     }
 }
 
-/// Describes a value of the wrong type.
 fn found(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -130,10 +128,6 @@ fn found(value: &Value) -> String {
 
 fn has_type(schema: &Value, name: &str) -> bool {
     schema.get("type").and_then(Value::as_str) == Some(name)
-}
-
-fn is_list(schema: &Value) -> bool {
-    has_type(schema, "array")
 }
 
 pub(super) fn is_text(schema: &Value) -> bool {

@@ -98,11 +98,7 @@ fn lines_of(front: &str) -> Result<Vec<FieldLines<'_>>, ContractFault> {
             },
         }
     }
-    for field in &mut fields {
-        while field.more.last().is_some_and(|line| line.trim().is_empty()) {
-            field.more.pop();
-        }
-    }
+    fields.iter_mut().for_each(FieldLines::trim_end);
     Ok(fields)
 }
 
@@ -127,6 +123,11 @@ fn take_status(fields: &mut Vec<FieldLines<'_>>) -> Result<Option<String>, Contr
 }
 
 impl FieldLines<'_> {
+    fn trim_end(&mut self) {
+        let blank = self.more.iter().rev().take_while(|line| line.trim().is_empty()).count();
+        self.more.truncate(self.more.len() - blank);
+    }
+
     fn read(&self, declared: &DeclaredField) -> Result<Value, String> {
         match declared.shape {
             Shape::Text => Ok(Value::Str(self.text())),
@@ -175,17 +176,8 @@ impl FieldLines<'_> {
         if items.len() > source::MAX_NODES {
             return None;
         }
-        Some(Value::List(
-            items
-                .into_iter()
-                .map(|mut item| {
-                    while item.more.last().is_some_and(|line| line.trim().is_empty()) {
-                        item.more.pop();
-                    }
-                    Value::Str(item.text())
-                })
-                .collect(),
-        ))
+        items.iter_mut().for_each(FieldLines::trim_end);
+        Some(Value::List(items.iter().map(|item| Value::Str(item.text())).collect()))
     }
 
     fn yaml(&self, declared: &DeclaredField) -> Result<Value, String> {
@@ -196,7 +188,6 @@ impl FieldLines<'_> {
         Ok(as_declared(value, &declared.schema, &source))
     }
 
-    /// A YAML document with only this field.
     fn source(&self) -> String {
         let mut text = format!("{VALUE}:{}\n", self.first);
         for line in &self.more {
@@ -232,7 +223,6 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(BLANK).len()
 }
 
-/// The lines without their common indentation.
 fn dedent(lines: &[&str]) -> String {
     let margin = lines.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(line)).min().unwrap_or(0);
     let lines: Vec<&str> = lines.iter().map(|line| line.get(margin..).unwrap_or_default()).collect();

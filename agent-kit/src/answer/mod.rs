@@ -51,7 +51,6 @@ pub struct Contract {
     output: Vec<(Status, Vec<DeclaredField>)>,
 }
 
-/// An answer that keeps its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub status: Status,
@@ -65,7 +64,6 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct ContractFault {
-    /// The faults, one per line.
     pub words: String,
 }
 
@@ -192,7 +190,6 @@ impl Contract {
 /// The given fields by name: a value, or the reason why it could not be parsed.
 type Given = BTreeMap<String, Result<Value, String>>;
 
-/// Checks the given fields against the declared ones.
 fn settle(status: &str, declared: &[DeclaredField], mut given: Given) -> Result<Value, ContractFault> {
     let mut output = BTreeMap::new();
     let mut faults = Vec::new();

@@ -19,7 +19,6 @@ const STATUS: &str = "status";
 
 const BODY: &str = "body";
 
-/// One text of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerPart {
     Body,
@@ -219,7 +218,6 @@ struct Json {
     has_shown: bool,
 }
 
-/// A string that is being read.
 #[derive(Debug)]
 struct Text {
     is_key: bool,

@@ -107,7 +107,6 @@ fn types_of_values(members: &BTreeMap<String, Value>) -> Option<Value> {
     }
 }
 
-/// Whether a provider can be asked to enforce a schema strictly.
 pub fn is_strict(schema: &Value) -> bool {
     let mut size = Size::default();
     is_type(schema, "object")

@@ -8,7 +8,6 @@ use rondo_protocol::workflow::AnswerFormat;
 use super::field::DeclaredField;
 use super::{Contract, ContractFault, quote};
 
-/// The maximum length of an excerpt of an answer that is quoted back.
 const MAX_EXCERPT_CHARS: usize = 120;
 
 const FRONTMATTER: &str = "\
@@ -27,7 +26,6 @@ brackets stand; `body` is the text of your answer, in Markdown.";
 const FRONTMATTER_END: &str = "<the body>";
 const JSON_END: &str = "\"body\": <a text>}";
 
-/// The text at the end of a role's system text.
 pub(super) fn contract_text(contract: &Contract) -> String {
     let mut text = match contract.format {
         AnswerFormat::Frontmatter => FRONTMATTER.to_owned(),

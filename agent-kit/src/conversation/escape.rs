@@ -65,8 +65,7 @@ fn cut(line: &str, max_bytes: usize) -> Option<&str> {
 }
 
 pub(super) fn until(text: &str, max_bytes: usize) -> &str {
-    let fits = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text.get(..fits).unwrap_or_default()
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
 /// The position where a line needs a backslash, if it does.

@@ -169,7 +169,7 @@ proptest! {
     ) {
         let history_policy = HistoryPolicy { history: History::Condensed, context: Context { from: None, max_bytes, what } };
         let role = RoleName::new("a").unwrap();
-        let messages = super::history(1, &history_policy, &role, &episodes, &prompt).unwrap();
+        let messages = super::tests::history(&history_policy, &role, &episodes, &prompt);
         let opened: Vec<&Message> = messages.messages().into_iter().filter(|message| message.role() == Speaker::User).collect();
 
         let own: Vec<usize> = (0..episodes.len()).filter(|at| episodes[*at].role == role).collect();

@@ -20,7 +20,6 @@ pub(super) const SINCE_LAST: &str = "What happened since your last answer:";
 pub(super) const IN_SHORT: &str = "What happened so far, in short:";
 /// Answers the message that opens an epoch after a compaction: speakers alternate, as some models require.
 pub(super) const CONTINUED: &str = "(continued)";
-/// Asks the compacting role for its text.
 pub const COMPACT_PROMPT: &str = "Summarise the conversation above for the one who answered in it and goes on without \
 these messages. Keep the task, what was decided and why, names, figures, quotations that matter, and all that is open. \
 Leave out what was settled and is not needed again.";
@@ -52,7 +51,6 @@ pub fn choices_text(choices: &[(&str, &str)]) -> String {
 /// The maximum bytes of a tool's result that a model sees; longer results are cut and marked.
 pub const SHOWN_MAX_BYTES: usize = 32 << 10;
 
-/// Replaces an empty tool result.
 const NO_OUTPUT: &str = "(no output)";
 
 /// The text of the message that answers a tool call.
@@ -76,15 +74,16 @@ pub(super) fn user_text(prompt: &str, summary: &str) -> String {
     }
 }
 
-/// The text of the message that opens an epoch after a compaction.
 pub(super) fn epoch_text(first_prompt: &str, summary: &str) -> String {
     let (prompt, summary) = (escaped(first_prompt), escaped(summary));
     let summary = format!("{IN_SHORT}\n\n{}", summary.trim_end_matches('\n'));
     if prompt.is_empty() { summary } else { format!("{}\n\n{summary}", prompt.trim_end_matches('\n')) }
 }
 
-/// The steps of other roles, oldest first, within the size limit; when they do not all fit, the newest stay.
-pub(super) fn summary(
+/// Summarizes what happened since a role's last visit (or `before_first`) from the steps that are news to it, **newest
+/// first** in causal order. They stand oldest first; when they do not all fit the size limit, the newest stay. Takes
+/// only as many as fit, so that a long wait costs no more than a short one.
+pub fn summary(
     context: &Context,
     before_first: bool,
     newest_first: impl Iterator<Item = impl Borrow<Episode>>,

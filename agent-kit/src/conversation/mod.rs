@@ -19,18 +19,18 @@ mod rounds;
 mod summary;
 mod walk;
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::{Conversation, FileRef, Message, Speaker};
+use rondo_protocol::message::{FileRef, Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
 pub use builder::{Builder, Key};
 pub use layout_v1::{
-    COMPACT_PROMPT, CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, system_text,
+    COMPACT_PROMPT, CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, summary,
+    system_text,
 };
 pub use place::{Position, Round, StepLocation};
 pub use rounds::Rounds;
@@ -65,25 +65,6 @@ impl Episode {
     }
 }
 
-#[cfg(test)]
-impl Episode {
-    fn test(seq: u64) -> Self {
-        Self {
-            seq,
-            role: RoleName::new("a").unwrap_or_else(|error| panic!("{error}")),
-            lane: LanePath::trunk(),
-            opened_by: Vec::new(),
-            prompt: String::new(),
-            answer: String::new(),
-            status: Status::new("done").unwrap_or_else(|error| panic!("{error}")),
-            output: Value::empty_object(),
-            body: String::new(),
-            transcript: None,
-        }
-    }
-}
-
-/// Which parts of the past a role sees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryPolicy {
     /// What it sees of its own earlier visits.
@@ -92,53 +73,10 @@ pub struct HistoryPolicy {
     pub context: Context,
 }
 
-/// A layout that this version cannot write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message layout {found} is not known; this version writes layout {LAYOUT}")]
 pub struct UnknownLayout {
-    /// The layout that the thread pins.
     pub found: u32,
-}
-
-/// The messages of the first request of a role's next visit after `episodes` of the trunk (oldest first), with
-/// `prompt`.
-pub fn history(
-    layout: u32,
-    history_policy: &HistoryPolicy,
-    role: &RoleName,
-    episodes: &[Arc<Episode>],
-    prompt: &str,
-) -> Result<Conversation, UnknownLayout> {
-    if layout != LAYOUT {
-        return Err(UnknownLayout { found: layout });
-    }
-    let mut builder = Builder::new(history_policy.clone());
-    let mut since = 0;
-    let summary_of = |builder: &Builder, since: usize, end: usize| {
-        let news = episodes.get(since..end).unwrap_or_default();
-        summary(&history_policy.context, builder.last().is_none(), news.iter().rev().map(Arc::as_ref))
-    };
-    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role) {
-        if history_policy.history != History::None {
-            let summary = summary_of(&builder, since, at);
-            builder.open(&own.prompt, &summary, &[]);
-        }
-        builder.close(own.place(), &own.answer, own.transcript.as_deref());
-        since = at + 1;
-    }
-    let summary = summary_of(&builder, since, episodes.len());
-    Ok(builder.open(prompt, &summary, &[]))
-}
-
-/// Summarizes what happened since a role's last visit (or `before_first`) from the steps that are news to it, **newest
-/// first** in causal order. Takes only as many steps as fit the size limit, so that a long wait costs no more than a
-/// short one.
-pub fn summary(
-    context: &Context,
-    before_first: bool,
-    newest_first: impl Iterator<Item = impl Borrow<Episode>>,
-) -> String {
-    layout_v1::summary(context, before_first, newest_first)
 }
 
 /// Whether a summary within `context` includes steps of `other`.

@@ -9,7 +9,6 @@ use rondo_protocol::Digest;
 
 use super::{Episode, StepLocation};
 
-/// Access to the earlier steps of a thread.
 pub trait Past {
     type Error;
 
@@ -19,7 +18,6 @@ pub trait Past {
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Self::Error>;
 }
 
-/// A record of the past with its location among the others.
 #[derive(Debug, Clone)]
 pub struct PastStep {
     pub place: StepLocation,

@@ -25,7 +25,6 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 /// The maximum length of a name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
 const MAX_NAME_BYTES: usize = 128;
 
-/// A tool that is not offered, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// Its name, as far as it can be shown.
@@ -39,7 +38,6 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// The tools of a server, and whether it has resources.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// Every offered tool, by the server's name for it.

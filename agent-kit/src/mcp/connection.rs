@@ -128,7 +128,6 @@ impl Connection {
         self.remote.process.as_ref().map(Process::end)
     }
 
-    /// How a tool changed since it was pinned; `None` = not at all.
     pub fn change_of(&self, tool: &str) -> Option<String> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
     }
@@ -137,7 +136,6 @@ impl Connection {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = changed;
     }
 
-    /// The error for a request that rmcp could not complete.
     pub async fn fault(&self, error: &ServiceError) -> Error {
         let server = &self.remote.server;
         match error {

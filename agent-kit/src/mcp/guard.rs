@@ -48,7 +48,6 @@ impl Watch {
         self.tools_changed.swap(false, Ordering::SeqCst)
     }
 
-    /// Marks the tools as changed and not yet checked.
     pub fn set_tools_changed(&self) {
         self.tools_changed.store(true, Ordering::SeqCst);
     }

@@ -15,7 +15,6 @@ use crate::bound;
 const MAX_DIFF_BYTES: usize = 16 << 10;
 const AROUND_LINES: usize = 2;
 
-/// A tool as pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {

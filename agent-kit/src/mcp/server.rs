@@ -191,7 +191,6 @@ impl Shared {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts it for its first call.
     async fn first(&self) -> Result<Arc<Connection>, Error> {
         if self.restarts.fetch_add(1, Ordering::SeqCst) > MAX_RESTARTS {
             let message = format!("the MCP server {} could not be started too often and stays down", self.name());
@@ -211,7 +210,6 @@ impl Shared {
         self.opened().await
     }
 
-    /// Opens the connection for the next calls.
     async fn opened(&self) -> Result<Arc<Connection>, Error> {
         let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
         self.notice(&connection, &catalogue);

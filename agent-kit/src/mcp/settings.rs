@@ -59,7 +59,6 @@ pub enum Transport {
 }
 
 impl ServerSettings {
-    /// Creates a server with the default limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),

@@ -30,7 +30,6 @@ enum Request {
 }
 
 impl McpTool {
-    /// The server's tool `name` as pinned.
     pub fn pinned(name: &str, pin: &Pin, shared: &Arc<Shared>) -> Self {
         let (description, parameters) = (pin.description.clone(), &pin.parameters);
         Self::new(name, description, parameters, Request::CallTool(name.to_owned()), shared)

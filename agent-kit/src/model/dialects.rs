@@ -8,7 +8,6 @@ use rondo_protocol::Digest;
 use super::prompt_cache::{AutoPrefix, PromptCache};
 use super::response_format::ResponseFormat;
 
-/// How a server differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// Its hosts, and those below them: OpenAI's regions stand before its host, as in `eu.api.openai.com`.
@@ -19,7 +18,6 @@ pub struct Dialect {
     pub prompt_caches: &'static [PromptCache],
     /// How it is asked to constrain answers, unless the settings say.
     pub response_format: ResponseFormat,
-    /// The name of the ceiling on output tokens.
     pub output_ceiling: &'static str,
     pub seed: &'static str,
     /// The role of the system text in the Responses API. OpenAI's word is `developer`, which many chat templates behind
@@ -29,7 +27,6 @@ pub struct Dialect {
     pub asks_for_reasoning: bool,
     /// Whether it takes `stream_options`; without them it counts by itself.
     pub takes_stream_options: bool,
-    /// Which ids of tool calls it takes.
     pub call_ids: CallIds,
     /// Stands in for what the server attached to a call, where another one asked for the call.
     pub foreign_call: Option<&'static str>,
@@ -48,7 +45,6 @@ pub enum CallIds {
 /// The length of an id at Mistral.
 const NINE: usize = 9;
 
-/// The longest id of a word.
 const MAX_WORD: usize = 64;
 
 impl CallIds {
@@ -124,10 +120,8 @@ const DIALECTS: [Dialect; 8] = [
 ];
 
 impl Dialect {
-    /// The dialect of the server at that host.
-    pub(super) fn of_host(host: &str) -> Self {
-        let is_its = |dialect: &&Self| dialect.hosts.iter().any(|name| is_host(host, name));
-        DIALECTS.iter().find(is_its).copied().unwrap_or(COMMON)
+    pub(super) fn at(base_url: &str) -> Self {
+        DIALECTS.iter().find(|dialect| is_at(base_url, dialect.hosts)).copied().unwrap_or(COMMON)
     }
 
     /// The same with the other name of the ceiling on output tokens.
@@ -136,21 +130,12 @@ impl Dialect {
         let other = OUTPUT_CEILINGS.into_iter().find(|name| *name != self.output_ceiling);
         Self { output_ceiling: other.unwrap_or(self.output_ceiling), ..self }
     }
-
-    pub(super) fn at(base_url: &str) -> Self {
-        let url = reqwest::Url::parse(base_url).ok();
-        Self::of_host(url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())
-    }
 }
 
 /// Whether an address is at one of these hosts, or below it.
 pub(super) fn is_at(base_url: &str, hosts: &[&str]) -> bool {
     let url = reqwest::Url::parse(base_url).ok();
     let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
-    hosts.iter().any(|name| is_host(host, name))
-}
-
-/// Whether a host has that name, or is below it.
-fn is_host(host: &str, name: &str) -> bool {
-    host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let rest = |name: &&str| host.strip_suffix(*name);
+    hosts.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -80,7 +80,6 @@ pub trait Deltas: Send + Sync {
     }
 }
 
-/// Discards every part.
 pub struct NoDeltas;
 
 impl Deltas for NoDeltas {

@@ -10,14 +10,17 @@ pub(super) fn origin(provider: &str, model: &str) -> String {
     format!("{provider}/{model}")
 }
 
-/// The part that keeps a value for `origin`, with a text to read.
-pub(super) fn keep(value: &impl Serialize, origin: &str, text: String) -> Part {
-    let opaque = serde_json::to_string(value).ok().map(|data| Opaque { data, provider: origin.to_owned() });
-    Part::Reasoning { opaque, text }
-}
+/// A value that a part keeps for `origin`.
+pub(super) trait Kept: Serialize + DeserializeOwned {
+    /// The part that keeps it, with a text to read.
+    fn part(&self, origin: &str, text: String) -> Part {
+        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
+        Part::Reasoning { opaque, text }
+    }
 
-/// The value that a part keeps for `origin`.
-pub(super) fn kept<T: DeserializeOwned>(opaque: Option<&Opaque>, origin: &str) -> Option<T> {
-    let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
-    serde_json::from_str(&opaque.data).ok()
+    /// What a part keeps.
+    fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
+        let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
+        serde_json::from_str(&opaque.data).ok()
+    }
 }

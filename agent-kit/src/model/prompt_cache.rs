@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::dialects::Dialect;
+use super::protocol::Outgoing;
 
 /// How many hexadecimal digits of the head's digest a key contains: 128 bits.
 const HEAD_DIGITS: usize = 32;
 
-/// How a provider is asked to cache the prefix of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -39,11 +39,9 @@ pub enum PromptCache {
     Key,
     /// By `cache_control` on content blocks.
     Blocks,
-    /// Not at all.
     Off,
 }
 
-/// How long a provider is asked to keep the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CacheRetention {
     /// With a key: minutes without use, an hour at most. OpenAI's GPT-5.5 and later refuse it.
@@ -83,43 +81,33 @@ impl PromptCache {
         dialect.prompt_caches.contains(&self)
     }
 
-    /// The way that a server of that dialect is asked in.
-    fn at(self, dialect: &Dialect) -> Self {
-        if self.is_of(dialect) { self } else { Self::Auto }
+    /// How a server of that dialect is asked.
+    fn at(self, dialect: &Dialect) -> AutoPrefix {
+        match self {
+            Self::Key if self.is_of(dialect) => AutoPrefix::StatedKey,
+            Self::Blocks if self.is_of(dialect) => AutoPrefix::Blocks,
+            Self::Off if self.is_of(dialect) => AutoPrefix::Nothing,
+            Self::Auto | Self::Key | Self::Blocks | Self::Off => dialect.prefix,
+        }
     }
 
     /// What is sent to a server of that dialect, in words for people.
     pub fn in_force(self, dialect: &Dialect) -> &'static str {
-        match (self.at(dialect), dialect.prefix) {
-            (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => "a key for each role of a thread",
-            (Self::Auto, AutoPrefix::KeyWithTime) => {
-                "a key for each role of a thread, nothing for models from GPT-5.6 on"
-            }
-            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => "marks on blocks of content",
-            (Self::Auto, AutoPrefix::BlocksOfAnthropic) => {
-                "marks on blocks of content for Anthropic's models, nothing for others"
-            }
-            (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => "nothing is sent for it",
+        match self.at(dialect) {
+            AutoPrefix::StatedKey | AutoPrefix::Key => "a key for each role of a thread",
+            AutoPrefix::KeyWithTime => "a key for each role of a thread, nothing for models from GPT-5.6 on",
+            AutoPrefix::Blocks => "marks on blocks of content",
+            AutoPrefix::BlocksOfAnthropic => "marks on blocks of content for Anthropic's models, nothing for others",
+            AutoPrefix::Nothing => "nothing is sent for it",
         }
     }
 
     /// Whether that time is sent to a server of that dialect.
     pub fn sends(self, time: CacheRetention, dialect: &Dialect) -> bool {
-        match (self.at(dialect), dialect.prefix) {
-            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime) => time.is_for_keys(),
-            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks | AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
-            (Self::Auto, AutoPrefix::Key | AutoPrefix::Nothing) | (Self::Off, _) => false,
-        }
-    }
-
-    /// The field that is sent to a server for `model`.
-    fn field(self, dialect: &Dialect, model: &str) -> Option<CacheField> {
-        match (self.at(dialect), dialect.prefix) {
-            (Self::Auto, AutoPrefix::KeyWithTime) => (!is_separated_by_key(model)).then_some(CacheField::Key),
-            (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => Some(CacheField::Key),
-            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => Some(CacheField::Blocks),
-            (Self::Auto, AutoPrefix::BlocksOfAnthropic) => is_of_anthropic(model).then_some(CacheField::Blocks),
-            (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => None,
+        match self.at(dialect) {
+            AutoPrefix::StatedKey | AutoPrefix::KeyWithTime => time.is_for_keys(),
+            AutoPrefix::Blocks | AutoPrefix::BlocksOfAnthropic => !time.is_for_keys(),
+            AutoPrefix::Key | AutoPrefix::Nothing => false,
         }
     }
 }
@@ -143,9 +131,11 @@ impl CacheRetention {
     }
 }
 
-/// How a server is asked for a prefix where the settings do not say.
+/// How a server is asked for a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AutoPrefix {
+    /// By a key that the settings ask for, also for models that need none.
+    StatedKey,
     KeyWithTime,
     Key,
     Blocks,
@@ -169,15 +159,6 @@ fn is_separated_by_key(model: &str) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 6)
 }
 
-/// The field that asks a provider to cache a prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CacheField {
-    /// `prompt_cache_key`.
-    Key,
-    /// `cache_control`.
-    Blocks,
-}
-
 /// What one request asks of the provider's cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CacheRequest {
@@ -188,14 +169,20 @@ pub(super) struct CacheRequest {
 }
 
 impl CacheRequest {
-    /// What the request of `call` asks of a server.
-    pub fn of(call: &ModelCall, dialect: &Dialect, keep: PromptCache, time: Option<CacheRetention>) -> Self {
-        let time = time.filter(|time| keep.sends(*time, dialect));
-        match keep.field(dialect, &call.head.model) {
-            None => Self::default(),
-            Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
-            Some(CacheField::Blocks) => {
-                let mark = CacheControl { r#type: "ephemeral", ttl: time.map(CacheRetention::word) };
+    /// What a request asks of a server of that dialect.
+    pub fn of(request: &Outgoing<'_>, dialect: &Dialect) -> Self {
+        let Outgoing { call, prompt_cache, prompt_cache_retention, .. } = request;
+        let (model, retention) =
+            (&call.head.model, prompt_cache_retention.filter(|time| prompt_cache.sends(*time, dialect)));
+        match prompt_cache.at(dialect) {
+            AutoPrefix::KeyWithTime if is_separated_by_key(model) => Self::default(),
+            AutoPrefix::BlocksOfAnthropic if !is_of_anthropic(model) => Self::default(),
+            AutoPrefix::Nothing => Self::default(),
+            AutoPrefix::StatedKey | AutoPrefix::KeyWithTime | AutoPrefix::Key => {
+                Self { key: Some(key(call)), retention, mark: None }
+            }
+            AutoPrefix::Blocks | AutoPrefix::BlocksOfAnthropic => {
+                let mark = CacheControl { r#type: "ephemeral", ttl: retention.map(CacheRetention::word) };
                 Self { mark: Some(mark), ..Self::default() }
             }
         }
@@ -236,18 +223,35 @@ mod tests {
 
     /// The maximum length of a key at OpenAI.
     const KEY_MAX_BYTES: usize = 64;
-    use crate::model::{protocol, test_call};
+    use crate::model::{protocol, test_call, test_outgoing};
+
+    fn request(
+        call: &ModelCall,
+        host: &str,
+        prompt_cache: PromptCache,
+        prompt_cache_retention: Option<CacheRetention>,
+    ) -> CacheRequest {
+        let dialect = &Dialect::at(&format!("https://{host}/v1"));
+        CacheRequest::of(&Outgoing { prompt_cache, prompt_cache_retention, ..test_outgoing(call) }, dialect)
+    }
 
     #[test]
     fn what_is_sent_follows_from_the_address() {
-        let at = |host: &str, model: &str| PromptCache::Auto.field(&Dialect::of_host(host), model);
-        assert_eq!(at("api.openai.com", "gpt-5"), Some(CacheField::Key));
-        assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(CacheField::Key));
-        assert_eq!(at("api.openai.com", "gpt-5.6-sol"), None);
-        assert_eq!(PromptCache::Key.field(&Dialect::of_host("api.openai.com"), "gpt-5.6"), Some(CacheField::Key));
-        assert_eq!(at("api.mistral.ai", "mistral-large"), Some(CacheField::Key));
-        assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), Some(CacheField::Blocks));
-        assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), Some(CacheField::Blocks));
+        let asked = |keep: PromptCache, host: &str, model: &str| {
+            let mut call = test_call();
+            model.clone_into(&mut std::sync::Arc::make_mut(&mut call.head).model);
+            let CacheRequest { key, mark, .. } = request(&call, host, keep, None);
+            (key.is_some(), mark.is_some())
+        };
+        let (key, blocks, nothing) = ((true, false), (false, true), (false, false));
+        let at = |host: &str, model: &str| asked(PromptCache::Auto, host, model);
+        assert_eq!(at("api.openai.com", "gpt-5"), key);
+        assert_eq!(at("EU.api.openai.com", "gpt-5"), key);
+        assert_eq!(at("api.openai.com", "gpt-5.6-sol"), nothing);
+        assert_eq!(asked(PromptCache::Key, "api.openai.com", "gpt-5.6"), key);
+        assert_eq!(at("api.mistral.ai", "mistral-large"), key);
+        assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), blocks);
+        assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), blocks);
         for (host, model) in [
             ("openrouter.ai", "google/gemini-3-pro"),
             ("openrouter.ai", "openai/gpt-5"),
@@ -257,11 +261,11 @@ mod tests {
             ("api.openai.com.example.org", "gpt-5"),
             ("", ""),
         ] {
-            assert_eq!(at(host, model), None, "{host} {model}");
+            assert_eq!(at(host, model), nothing, "{host} {model}");
         }
-        assert_eq!(PromptCache::Key.field(&Dialect::of_host("127.0.0.1"), "m"), Some(CacheField::Key));
-        assert_eq!(PromptCache::Blocks.field(&Dialect::of_host("gateway.example.org"), "m"), Some(CacheField::Blocks));
-        assert_eq!(PromptCache::Off.field(&Dialect::of_host("api.openai.com"), "gpt-5"), None);
+        assert_eq!(asked(PromptCache::Key, "127.0.0.1", "m"), key);
+        assert_eq!(asked(PromptCache::Blocks, "gateway.example.org", "m"), blocks);
+        assert_eq!(asked(PromptCache::Off, "api.openai.com", "gpt-5"), nothing);
     }
 
     #[test]
@@ -278,7 +282,7 @@ mod tests {
         }
         let mut call = test_call();
         std::sync::Arc::make_mut(&mut call.head).model = "gpt-6".to_owned();
-        let of = |keep| CacheRequest::of(&call, &Dialect::of_host("api.openai.com"), keep, Some(CacheRetention::Day));
+        let of = |keep| request(&call, "api.openai.com", keep, Some(CacheRetention::Day));
         assert_eq!(of(PromptCache::Auto), CacheRequest::default());
         assert!(of(PromptCache::Key).key.is_some());
     }
@@ -318,14 +322,16 @@ mod tests {
         assert_eq!(told("openai_responses", "https://openrouter.ai/api/v1"), [none, key, none, none]);
         assert_eq!(told("openai_chat", "http://127.0.0.1:8080/v1"), [none, key, marks, none]);
         let anthropic = protocol::named("anthropic").unwrap().dialect("https://api.anthropic.com");
-        assert!(CacheRequest::of(&test_call(), &anthropic, PromptCache::Key, None).mark.is_some());
+        let call = test_call();
+        let asked = Outgoing { prompt_cache: PromptCache::Key, ..test_outgoing(&call) };
+        assert!(CacheRequest::of(&asked, &anthropic).mark.is_some());
         assert!(PromptCache::Key.sends(CacheRetention::Hour, &anthropic));
         assert!(!PromptCache::Key.sends(CacheRetention::Day, &anthropic));
     }
 
     #[test]
     fn a_time_is_sent_only_where_it_belongs() {
-        let of = |keep, time| CacheRequest::of(&test_call(), &Dialect::of_host("127.0.0.1"), keep, time);
+        let of = |keep, time| request(&test_call(), "127.0.0.1", keep, time);
         assert_eq!(of(PromptCache::Key, Some(CacheRetention::Day)).retention, Some(CacheRetention::Day));
         assert_eq!(of(PromptCache::Key, Some(CacheRetention::Hour)).retention, None);
         let ttl = |time| of(PromptCache::Blocks, time).mark.and_then(|mark| mark.ttl);

@@ -12,17 +12,18 @@ use reqwest::header::HeaderMap;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Message, Speaker};
-use rondo_protocol::object::{Head, Usage};
+use rondo_protocol::message::{Message, Parts, Speaker};
+use rondo_protocol::object::{Finish, Head, ModelReply, ToolSpec};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::bounded::Progress;
 use super::dialects::Dialect;
 use super::http::{Refusal, SettingsError};
 use super::prompt_cache::{CacheRetention, PromptCache};
 use super::{anthropic, gemini, openai_chat, openai_responses};
 use crate::redact::{Redactor, Secret};
 
-/// Every protocol.
 pub static ALL: &[&dyn Protocol] =
     &[&openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &anthropic::Anthropic, &gemini::Gemini];
 
@@ -80,7 +81,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly>;
 
     /// Another form of a request that was refused, if the server said that it takes that one. Nothing was billed.
-    fn amendment(&self, _request: &Outgoing<'_>, _refusal: &Refusal) -> Option<Amendment> {
+    fn amendment(&self, _request: &Outgoing<'_>, _refusal: &Refusal) -> Option<Form> {
         None
     }
 
@@ -139,8 +140,8 @@ impl dyn Protocol {
     /// Whether a model takes pictures is known to its server alone, and a request with the picture of a tool comes after
     /// calls that were paid for. So it is sent again without the files of tools, whatever the server says of it.
     pub(super) fn amended(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
-        let own = self.amendment(request, refusal).and_then(|amendment| request.form.with(amendment));
-        own.or_else(|| {
+        let is_another = |form: &Form| *form != request.form;
+        self.amendment(request, refusal).filter(is_another).or_else(|| {
             let is_of_files = match refusal.status {
                 400 | 413 | 415 | 422 => true,
                 // OpenRouter has no model of that name with eyes; llama.cpp has no projector.
@@ -155,7 +156,8 @@ impl dyn Protocol {
                 let messages = request.call.conversation.messages();
                 messages.into_iter().filter(is_of_tool).any(|message| message.files().next().is_some())
             };
-            (is_of_files && holds_some()).then(|| request.form.with(Amendment::WithoutToolFiles)).flatten()
+            let without = Form { is_without_tool_files: true, ..request.form };
+            (is_of_files && holds_some()).then_some(without).filter(is_another)
         })
     }
 }
@@ -189,7 +191,6 @@ pub fn of_service(provider: &str) -> Option<&'static dyn Protocol> {
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
     pub call: &'a ModelCall,
-    /// The provider's name.
     pub provider: &'a str,
     pub dialect: &'a Dialect,
     pub prompt_cache: PromptCache,
@@ -199,11 +200,13 @@ pub struct Outgoing<'a> {
 
 impl Outgoing<'_> {
     /// The contents of a file of the conversation.
-    ///
-    /// # Errors
-    /// A refused request when it was not read.
     pub fn file(&self, digest: Digest, name: &str) -> Result<&[u8], Fault> {
         self.call.files.get(digest).ok_or_else(|| refused(format!("the file {name} is not at hand")))
+    }
+
+    /// The id of a call, the `at`-th of its reply: the server's, or one of our own.
+    pub(super) fn call_id(&self, id: String, at: usize) -> String {
+        if id.is_empty() { format!("call_{}_{at}", self.call.ordinal) } else { id }
     }
 
     /// Whether the request carries a file of a message. A file of a prompt is always carried; one of a tool's result is not
@@ -223,35 +226,15 @@ impl Outgoing<'_> {
     }
 }
 
-/// A change to a request that a server asked for by refusing another form of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Amendment {
-    /// The other name for the ceiling on output tokens.
-    OtherCeiling,
-    /// Without reasoning that is bound to what stood in front of it.
-    WithoutReasoning,
-    /// Without the files that tools returned.
-    WithoutToolFiles,
-}
-
-/// The amendments of a request.
+/// The changes to a request that a server asked for by refusing another form of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Form {
+    /// With the other name for the ceiling on output tokens.
     pub has_other_ceiling: bool,
+    /// Without reasoning that is bound to what stood in front of it.
     pub is_without_reasoning: bool,
+    /// Without the files that tools returned.
     pub is_without_tool_files: bool,
-}
-
-impl Form {
-    /// The form with one more amendment; `None` if it has that already.
-    pub(super) fn with(mut self, amendment: Amendment) -> Option<Self> {
-        let flag = match amendment {
-            Amendment::OtherCeiling => &mut self.has_other_ceiling,
-            Amendment::WithoutReasoning => &mut self.is_without_reasoning,
-            Amendment::WithoutToolFiles => &mut self.is_without_tool_files,
-        };
-        (!std::mem::replace(flag, true)).then_some(self)
-    }
 }
 
 /// A reply while it arrives.
@@ -266,36 +249,52 @@ pub trait Assembly: Send {
     /// they are cut.
     fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault>;
 
-    /// The bytes of text, reasoning and tool calls so far.
-    fn said_bytes(&self) -> usize;
+    fn progress(&self) -> &Progress;
 
-    /// Whether the reply is whole, however its connection ends.
-    fn is_finished(&self) -> bool;
+    /// How the reply ended: then it is whole, however its connection ends.
+    fn finish(&self) -> Option<Result<Finish, Fault>> {
+        self.progress().end.clone()
+    }
 
     /// Whether nothing more is awaited.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// The tokens counted so far.
-    fn usage(&self) -> Option<Usage>;
+    fn parts(self: Box<Self>, request: &Outgoing<'_>) -> Parts;
+}
 
+impl dyn Assembly {
     /// The reply.
     ///
     /// # Errors
     /// That of an unknown finish reason, or `incomplete` if there is none.
-    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault>;
+    pub(super) fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
+        let finish = self.finish().unwrap_or(Err(incomplete))?;
+        let usage = self.progress().usage;
+        Ok(ModelAnswer { reply: ModelReply { finish, parts: self.parts(request) }, usage, cost_usd: None })
+    }
 }
 
 /// Stands where an answer was empty, in protocols whose messages must not be.
 pub(super) const NO_ANSWER: &str = "(no answer)";
 
 /// A schema of the head, to be sent as it is.
-///
-/// # Errors
-/// A refused request when it is not JSON.
 pub(super) fn raw_json<'a>(what: &str, json: &'a str) -> Result<&'a RawValue, Fault> {
     serde_json::from_str(json).map_err(|error| refused(format!("{what} is not JSON: {error}")))
+}
+
+/// The tools of a head by name, each with its schema.
+pub(super) fn tools_by_name(head: &Head) -> Result<Vec<(&ToolSpec, &RawValue)>, Fault> {
+    let schema = |tool: &ToolSpec| format!("the schema of tool `{}`", tool.name);
+    let tools = head.tools.iter().map(|tool| Ok((tool, raw_json(&schema(tool), &tool.parameters)?)));
+    let mut tools: Vec<_> = tools.collect::<Result<_, Fault>>()?;
+    tools.sort_by_key(|(tool, _)| tool.name.as_str());
+    Ok(tools)
+}
+
+pub(super) fn written(body: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    serde_json::to_vec(body).map_err(|error| refused(format!("the request cannot be written: {error}")))
 }
 
 /// The arguments of a call where they must be an object: as they were written, or an object that holds what is none.
@@ -308,9 +307,13 @@ pub(super) fn object_of(arguments: &str) -> Result<Cow<'_, RawValue>, Fault> {
     serde_json::value::to_raw_value(&held).map(Cow::Owned).map_err(|error| refused(error.to_string()))
 }
 
+pub(super) fn base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
 /// The contents of a file as a data URL (RFC 2397).
 pub(super) fn data_url(media_type: &str, bytes: &[u8]) -> String {
-    format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes))
+    format!("data:{media_type};base64,{}", base64(bytes))
 }
 
 /// The fault for a request that a protocol cannot carry.

@@ -63,9 +63,7 @@ pub async fn complete(
 /// Redacts every text of a finished reply separately.
 pub fn reply(redactor: &Redactor, reply: &mut ModelReply) {
     let ModelReply { finish, parts } = reply;
-    *parts = std::mem::take(parts).with_texts(&|text| {
-        redactor.string(text);
-    });
+    *parts = std::mem::take(parts).with_texts(&|text| redactor.string(text));
     if let Finish::Other(word) = finish {
         redactor.string(word);
     }

@@ -7,10 +7,13 @@
 //! The request head holds it as a schema; `ANY_OBJECT` if only an object is asked for. Answers are read the same way
 //! in all cases.
 
+use rondo_protocol::call::Fault;
 use rondo_protocol::canonical;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use strum::IntoStaticStr;
 
+use super::protocol::raw_json;
 use crate::answer::is_strict;
 
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
@@ -21,7 +24,22 @@ pub(super) fn takes_strict(schema: &str) -> bool {
     canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema))
 }
 
-/// How a provider is asked to constrain JSON answers.
+/// A schema in a request of OpenAI's APIs.
+#[derive(Serialize)]
+pub(super) struct NamedSchema<'a> {
+    name: &'static str,
+    strict: bool,
+    schema: &'a RawValue,
+}
+
+impl<'a> NamedSchema<'a> {
+    /// `None` for the schema of any object, which has a name of its own.
+    pub(super) fn of(schema: &'a str) -> Result<Option<Self>, Fault> {
+        let named = |schema_json| Self { name: "answer", strict: takes_strict(schema), schema: schema_json };
+        (schema != ANY_OBJECT).then(|| raw_json("the schema of the answer", schema).map(named)).transpose()
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -31,7 +49,6 @@ pub enum ResponseFormat {
     JsonSchema,
     /// To any object.
     JsonObject,
-    /// Not at all.
     Off,
 }
 

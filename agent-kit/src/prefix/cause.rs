@@ -39,7 +39,6 @@ pub enum Cause {
     AnswerRewritten,
     ToolResultChanged,
     ToolCallsChanged,
-    /// Messages are missing.
     HistoryShortened,
     /// The author chose a fresh conversation for each visit.
     HistoryNone,

@@ -3,7 +3,6 @@
 /// The bytes of a request that count as one token, as in the workflow format (`compact`).
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The estimated number of tokens in this many bytes.
 pub fn tokens(bytes: u64) -> u64 {
     bytes / BYTES_PER_TOKEN
 }

@@ -30,7 +30,6 @@ pub const SELECTOR_REPAIRS: u32 = 1;
 #[derive(Debug)]
 pub struct Agent {
     pub contract: Contract,
-    /// How often an answer that breaks it is sent back.
     pub repairs: u32,
     /// The logical name of its first model.
     pub model: String,
@@ -111,27 +110,24 @@ async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effe
     let mut calls = Vec::new();
     for planned in uses {
         let site = place.next();
-        let (name, effect) = match &planned.plan {
-            Plan::Call { name, effect, .. } => (name, effect.clone()),
-            // No call is made, so it has the effect of a pure call.
-            Plan::Answer(_) => (&planned.tool.name, Effect::Pure),
-        };
-        let call = ToolCall {
-            id: planned.tool.id.clone(),
-            name: name.clone(),
-            arguments: planned.tool.arguments.clone(),
+        let tool = &planned.tool;
+        let call = |name: &str, effect: Effect| ToolCall {
+            id: tool.id.clone(),
+            name: name.to_owned(),
+            arguments: tool.arguments.clone(),
             effect,
             idempotency_key: idempotency_key(&site),
-            site,
+            site: site.clone(),
         };
         match &planned.plan {
-            Plan::Call { .. } => {
+            Plan::Call { name, effect, .. } => {
                 answers.push(None);
-                calls.push(call);
+                calls.push(call(name, effect.clone()));
             }
             Plan::Answer(reply) => {
                 answers.push(Some(reply.clone()));
-                effects.answered(call, reply.clone()).await;
+                // No call is made, so it has the effect of a pure call.
+                effects.answered(call(&tool.name, Effect::Pure), reply.clone()).await;
             }
         }
     }

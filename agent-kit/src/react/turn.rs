@@ -95,10 +95,6 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns the next action.
-    ///
-    /// # Errors
-    /// When a limit on model or tool calls is reached.
     pub(super) fn next(&mut self) -> Result<Next, Fault> {
         if let Some((text, answer)) = self.answer.take() {
             return Ok(Next::Done(Box::new(self.reply(text, answer))));
@@ -198,9 +194,6 @@ impl<'a> Turn<'a> {
     }
 
     /// Counts an answer that is sent back.
-    ///
-    /// # Errors
-    /// When the limit of the agent is reached.
     fn repair(&mut self, fault: &ContractFault) -> Result<(), Fault> {
         if self.repairs == self.agent.repairs {
             let message = format!("the answer broke its contract {} times, the last time: {fault}", self.repairs + 1);
@@ -210,7 +203,6 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Records the result of a tool call.
     pub(super) fn used(&mut self, planned: Planned, mut reply: ToolReply) {
         let Planned { tool, plan } = planned;
         self.seen = self.seen.take().and_then(|seen| with_reads(seen, &plan, &mut reply));

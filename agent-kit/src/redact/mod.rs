@@ -173,7 +173,6 @@ impl Redactor {
         }
     }
 
-    /// Returns a redactor for a text that arrives in pieces.
     pub fn stream(&self) -> StreamRedactor {
         let pass = |pattern: &Pattern| Pass::new(pattern.clone(), Arc::clone(&self.marks));
         StreamRedactor { redactor: self.clone(), held: String::new(), passes: self.patterns.iter().map(pass).collect() }

@@ -59,11 +59,7 @@ pub enum InvalidPattern {
     #[error("it is longer than {MAX_PATTERN_BYTES} bytes")]
     TooLong,
     #[error("{message} (at byte {offset})")]
-    Syntax {
-        message: String,
-        /// The byte offset in the pattern.
-        offset: usize,
-    },
+    Syntax { message: String, offset: usize },
     #[error(
         "compiled, it is larger than 1 MiB; ask for fewer repetitions, or for ASCII where that does, as in `(?-u:\\w)`"
     )]
@@ -118,7 +114,6 @@ impl Pattern {
         &self.0.reach
     }
 
-    /// Whether it matches anywhere in `text`.
     pub(super) fn is_in(&self, text: &str) -> bool {
         self.0.regex.is_match(text)
     }

@@ -145,38 +145,27 @@ pub(super) fn may_escape(first: char, second: u8, alphabet: Alphabet, wanted: ch
     }
 }
 
-/// Reads the text after a backslash.
 fn backslashed(text: &str) -> Escaped<'_> {
     let mut chars = text.chars();
     let Some(kind) = chars.next() else { return Escaped::Ended };
     let digits = match kind {
         'x' => 2,
-        'u' if chars.as_str().starts_with('{') => return braced(chars.as_str()),
+        // `{1f600}`, as Rust and JavaScript write it.
+        'u' if chars.as_str().starts_with('{') => {
+            return number(chars.as_str().get(1..).unwrap_or_default(), 16, 6, '}');
+        }
         'u' => 4,
         'U' => 8,
         _ => return Escaped::As(short_escape(kind), chars.as_str()),
     };
     let (number, after) = match hexadecimal(chars.as_str(), digits) {
-        Digits::Number(number, after) => (number, after),
-        Digits::Ended => return Escaped::Ended,
-        Digits::Other => return Escaped::No,
+        Ok(read) => read,
+        Err(why) => return why,
     };
     if kind == 'u' && (0xd800..0xdc00).contains(&number) {
         return low_half(number, after);
     }
     Escaped::As(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after)
-}
-
-/// Reads `{1f600}`, as Rust and JavaScript write it after `\u`.
-fn braced(text: &str) -> Escaped<'_> {
-    let digits = text.get(1..).unwrap_or_default();
-    let length = digits.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
-    let (number, after) = digits.split_at(length);
-    if after.is_empty() {
-        return Escaped::Ended;
-    }
-    let meant = u32::from_str_radix(number, 16).ok().and_then(char::from_u32);
-    meant.zip(after.strip_prefix('}')).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
 }
 
 /// Reads the low half of a JSON surrogate pair whose high half is `high`.
@@ -186,12 +175,12 @@ fn low_half(high: u32, text: &str) -> Escaped<'_> {
         return if "\\u".starts_with(text) { Escaped::Ended } else { lonely };
     };
     match hexadecimal(digits, 4) {
-        Digits::Number(low @ 0xdc00..0xe000, after) => {
+        Ok((low @ 0xdc00..0xe000, after)) => {
             let number = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
             Escaped::As(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after)
         }
-        Digits::Ended => Escaped::Ended,
-        Digits::Number(..) | Digits::Other => lonely,
+        Err(Escaped::Ended) => Escaped::Ended,
+        _ => lonely,
     }
 }
 
@@ -208,12 +197,11 @@ fn percent_encoded(text: &str) -> Escaped<'_> {
             return if rest.is_empty() { Escaped::Ended } else { Escaped::No };
         };
         let byte = match hexadecimal(digits, 2) {
-            Digits::Number(number, after) => {
+            Ok((number, after)) => {
                 rest = after;
                 u8::try_from(number).unwrap_or_default()
             }
-            Digits::Ended => return Escaped::Ended,
-            Digits::Other => return Escaped::No,
+            Err(why) => return why,
         };
         if index == 0 {
             wanted = match byte {
@@ -244,40 +232,37 @@ const ENTITIES: [(&str, char); 9] = [
     ("QUOT;", '"'),
 ];
 
-/// Reads the text after an ampersand.
 fn entity(text: &str) -> Escaped<'_> {
-    let Some(number) = text.strip_prefix('#') else {
+    let Some(of_number) = text.strip_prefix('#') else {
         if let Some((name, meant)) = ENTITIES.iter().find(|(name, _)| text.starts_with(name)) {
             return Escaped::As(*meant, text.get(name.len()..).unwrap_or_default());
         }
         let is_begun = ENTITIES.iter().any(|(name, _)| name.starts_with(text));
         return if is_begun { Escaped::Ended } else { Escaped::No };
     };
-    let (digits, radix) = number.strip_prefix(['x', 'X']).map_or((number, 10), |digits| (digits, 16));
-    let length = digits.chars().take(ENTITY_DIGITS_MAX).take_while(|c| c.is_digit(radix)).count();
-    let (number, after) = digits.split_at(length);
+    let (digits, radix) = of_number.strip_prefix(['x', 'X']).map_or((of_number, 10), |digits| (digits, 16));
+    number(digits, radix, ENTITY_DIGITS_MAX, ';')
+}
+
+/// Reads a character's number of at most `max_digits`, and the character behind it.
+fn number(text: &str, radix: u32, max_digits: usize, end: char) -> Escaped<'_> {
+    let length = text.chars().take(max_digits).take_while(|c| c.is_digit(radix)).count();
+    let (number, after) = text.split_at(length);
     if after.is_empty() {
         return Escaped::Ended;
     }
     let meant = u32::from_str_radix(number, radix).ok().and_then(char::from_u32);
-    meant.zip(after.strip_prefix(';')).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
+    meant.zip(after.strip_prefix(end)).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
 }
 
-enum Digits<'a> {
-    Number(u32, &'a str),
-    /// The text ends before enough digits.
-    Ended,
-    /// A character that is no digit comes first.
-    Other,
-}
-
-fn hexadecimal(text: &str, count: usize) -> Digits<'_> {
+/// A number of exactly `count` digits and what follows it; else whether the text ends before.
+fn hexadecimal(text: &str, count: usize) -> Result<(u32, &str), Escaped<'_>> {
     let length = text.bytes().take(count).take_while(u8::is_ascii_hexdigit).count();
     if length < count {
-        return if length == text.len() { Digits::Ended } else { Digits::Other };
+        return Err(if length == text.len() { Escaped::Ended } else { Escaped::No });
     }
     let (digits, after) = text.split_at(count);
-    u32::from_str_radix(digits, 16).map_or(Digits::Other, |number| Digits::Number(number, after))
+    u32::from_str_radix(digits, 16).map(|number| (number, after)).map_err(|_| Escaped::No)
 }
 
 /// The meaning of a backslash followed by one character.

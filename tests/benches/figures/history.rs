@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use rondo_agent_kit::conversation::{self, Episode, HistoryPolicy};
+use rondo_agent_kit::conversation::{Builder, Episode, HistoryPolicy};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, Status};
@@ -31,11 +31,16 @@ pub fn messages() {
         body: String::new(),
         transcript: None,
     };
-    let episodes: Vec<Arc<Episode>> = (1..=STEPS).map(|seq| Arc::new(episode(seq))).collect();
+    let episodes: Vec<Episode> = (1..=STEPS).map(episode).collect();
     let context = Context { what: ContextWhat::None, ..Context::default() };
     let history_policy = HistoryPolicy { history: History::Condensed, context };
     let started = Instant::now();
-    let rebuilt_conversation = conversation::history(1, &history_policy, &role, &episodes, "Go.").expect("layout 1");
+    let mut builder = Builder::new(history_policy);
+    for own in episodes.iter().filter(|episode| episode.role == role) {
+        builder.open(&own.prompt, "", &[]);
+        builder.close(own.place(), &own.answer, None);
+    }
+    let rebuilt_conversation = builder.open("Go.", "", &[]);
     let rebuilt = started.elapsed();
     let messages: Vec<Message> = rebuilt_conversation.messages().into_iter().cloned().collect();
     let count = u32::try_from(messages.len()).unwrap_or(1);

@@ -15,12 +15,11 @@ use rondo_protocol::message::{Message, Part, empty_chain, link};
 use rondo_protocol::object::Head;
 
 use super::dialects::{CallIds, Dialect};
-use super::http::{Refusal, SettingsError};
+use super::http::{Refusal, SettingsError, with_key};
 use super::prompt_cache::{AutoPrefix, PromptCache};
-use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use super::protocol::{Assembly, Form, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
-/// The protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Anthropic;
 
@@ -57,13 +56,8 @@ impl Protocol for Anthropic {
     }
 
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
-        if let Some(key) = key {
-            let value = HeaderValue::from_str(&key.value).map_err(|_| SettingsError::Key(key.name.clone()))?;
-            super::http::insert_key(&mut headers, HeaderName::from_static("x-api-key"), value);
-        }
-        Ok(headers)
+        let version = (HeaderName::from_static("anthropic-version"), VERSION);
+        with_key(HeaderMap::from_iter([version]), "x-api-key", key)
     }
 
     fn body(&self, request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
@@ -81,10 +75,10 @@ impl Protocol for Anthropic {
     }
 
     /// A signature that does not hold is never taken, however often it is sent.
-    fn amendment(&self, _request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
         let body = refusal.body.to_lowercase();
         let is_of_thoughts = refusal.status == 400 && body.contains("signature") && body.contains("thinking");
-        is_of_thoughts.then_some(Amendment::WithoutReasoning)
+        is_of_thoughts.then_some(Form { is_without_reasoning: true, ..request.form })
     }
 
     /// A limit on spending, unlike one on rate, does not say how long to wait

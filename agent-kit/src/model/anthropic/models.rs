@@ -19,16 +19,13 @@ pub(super) enum Thinking {
     Never,
 }
 
-/// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Model {
     beginning: &'static str,
     pub thinking: Thinking,
     /// Whether a signature of its thoughts holds only behind the same system text, tools and messages.
     pub binds_thoughts: bool,
-    /// Whether it takes `temperature` and `top_p`.
     pub takes_sampling: bool,
-    /// Whether it takes a schema for its answers.
     pub takes_schema: bool,
     /// The ceiling on output tokens where the workflow gives none: the protocol requires one.
     pub max_output_tokens: u64,
@@ -85,7 +82,6 @@ const OTHER: Model = Model {
 };
 
 impl Model {
-    /// What the model with that id takes.
     pub(super) fn of(id: &str) -> Self {
         let id = id.rsplit('/').next().unwrap_or(id).to_ascii_lowercase().replace('.', "-");
         MODELS.iter().find(|model| id.starts_with(model.beginning)).copied().unwrap_or(OTHER)

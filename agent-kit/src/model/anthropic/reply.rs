@@ -4,17 +4,17 @@
 //! Blocks are told apart by their index, because some servers have several open at once. Only `message_stop` ends a
 //! stream: whatever is cut before it is no reply.
 
-use rondo_protocol::call::{Fault, ModelAnswer};
+use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Part, Parts, ToolUse};
-use rondo_protocol::object::{Finish, ModelReply, Usage};
+use rondo_protocol::object::Finish;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::thoughts::{Beginning, Proof, Thought};
 use super::usage::Counts;
-use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, given, text};
 use crate::model::http::refusal;
-use crate::model::openai_chat::text;
+use crate::model::opaque::Kept as _;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -24,78 +24,42 @@ use crate::redact::Redactor;
 struct Event<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
-    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     content_block: Option<&'a RawValue>,
-    #[serde(borrow)]
     delta: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
     /// Of a whole message.
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Counted<'a> {
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-}
-
+/// A block, or what is added to one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Block<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
-    #[serde(borrow)]
     text: Option<&'a RawValue>,
-    #[serde(borrow)]
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     signature: Option<&'a RawValue>,
-    #[serde(borrow)]
     data: Option<&'a RawValue>,
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Delta<'a> {
-    #[serde(borrow)]
-    r#type: Option<&'a RawValue>,
-    #[serde(borrow)]
-    text: Option<&'a RawValue>,
-    #[serde(borrow)]
-    thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
-    signature: Option<&'a RawValue>,
-    #[serde(borrow)]
     partial_json: Option<&'a RawValue>,
-    #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
 }
 
 /// A member of a known event; a missing one and `null` are its default.
 fn member<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>, redactor: &Redactor) -> Result<T, Fault> {
-    let json = json.filter(|json| json.get() != "null");
-    json.map_or_else(|| Ok(T::default()), |json| refusal::event(json.get(), redactor))
+    given(json).map_or_else(|| Ok(T::default()), |json| refusal::event(json.get(), redactor))
 }
 
 /// The figures of a message or a delta. They never cost an answer, nor does what should hold them.
 fn counted(json: Option<&RawValue>) -> Option<&RawValue> {
-    serde_json::from_str::<Counted<'_>>(json?.get()).ok()?.usage
+    serde_json::from_str::<Event<'_>>(json?.get()).ok()?.usage
 }
 
 /// A block of the reply so far.
@@ -128,28 +92,17 @@ impl Said {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reply {
-    budget: Budget,
+    progress: Progress,
     blocks: Vec<(u64, Said)>,
-    finish: Option<Finish>,
-    /// The fault of a stop reason that is not known; what it cost may follow.
-    unknown_finish: Option<Fault>,
     has_stopped: bool,
     counts: Counts,
 }
 
 impl Reply {
-    /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self {
-            budget: Budget::new(max_bytes),
-            blocks: Vec::new(),
-            finish: None,
-            unknown_finish: None,
-            has_stopped: false,
-            counts: Counts::default(),
-        }
+        Self { progress: Progress::new(max_bytes), ..Self::default() }
     }
 
     /// Begins a block. Returns the text that it has from its start.
@@ -167,13 +120,12 @@ impl Reply {
             },
             _ => Said::Other,
         };
-        self.budget.take(said.size_bytes())?;
+        self.progress.take(said.size_bytes())?;
         if self.blocks.len() >= MAX_ITEMS {
             return Err(too_large(format!("the reply has more than {MAX_ITEMS} blocks")));
         }
-        let calls = self.blocks.iter().filter(|(_, said)| matches!(said, Said::ToolUse { .. })).count();
-        if matches!(said, Said::ToolUse { .. }) && calls >= MAX_TOOL_CALLS {
-            return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
+        if matches!(said, Said::ToolUse { .. }) {
+            self.progress.take_call()?;
         }
         if self.blocks.iter().any(|(known, _)| *known == index) {
             return Err(unreadable(format!("the provider began block {index} of the reply twice")));
@@ -184,7 +136,7 @@ impl Reply {
     }
 
     /// Adds to a block. Returns the text that it adds to what is shown.
-    fn add(&mut self, index: u64, delta: &Delta<'_>, redactor: &Redactor) -> Result<String, Fault> {
+    fn add(&mut self, index: u64, delta: &Block<'_>, redactor: &Redactor) -> Result<String, Fault> {
         let kind = text(delta.r#type).unwrap_or_default();
         let piece = match kind.as_str() {
             "text_delta" => delta.text,
@@ -194,7 +146,7 @@ impl Reply {
             _ => return Ok(String::new()),
         };
         let piece: String = member(piece, redactor)?;
-        self.budget.take(piece.len())?;
+        self.progress.take(piece.len())?;
         let place = self.blocks.iter_mut().rev().find(|(known, _)| *known == index);
         match (place.map(|(_, said)| said), kind.as_str()) {
             (Some(Said::Text(so_far)), "text_delta") => {
@@ -217,12 +169,9 @@ impl Reply {
     }
 
     fn stop(&mut self, reason: Option<String>, redactor: &Redactor) {
-        let Some(reason) = reason else { return };
-        self.finish = known_finish(&reason);
-        self.unknown_finish = self.finish.is_none().then(|| {
-            let reason = refusal::words(&reason, redactor);
-            unreadable(format!("the provider ended the reply with `{reason}`, which is no known stop reason"))
-        });
+        if let Some(reason) = reason {
+            self.progress.end(known_finish(&reason), "stop reason", &reason, redactor);
+        }
     }
 }
 
@@ -232,12 +181,13 @@ impl Assembly for Reply {
         for usage in [counted(event.message), counted(event.delta), event.usage].into_iter().flatten() {
             self.counts.take(usage.get());
         }
+        self.progress.usage = self.counts.usage();
         let index = || member::<u64>(event.index, redactor);
         match text(event.r#type).unwrap_or_default().as_str() {
             "content_block_start" => self.begin(index()?, &member(event.content_block, redactor)?, redactor),
             "content_block_delta" => self.add(index()?, &member(event.delta, redactor)?, redactor),
             "message_delta" => {
-                let delta: Delta<'_> = member(event.delta, redactor)?;
+                let delta: Block<'_> = member(event.delta, redactor)?;
                 self.stop(member(delta.stop_reason, redactor)?, redactor);
                 Ok(String::new())
             }
@@ -256,7 +206,7 @@ impl Assembly for Reply {
                 self.has_stopped = true;
                 Ok(shown)
             }
-            "" => match event.error.filter(|error| error.get() != "null") {
+            "" => match given(event.error) {
                 Some(error) => Err(refusal::of_error(error.get(), redactor)),
                 None => Ok(String::new()),
             },
@@ -264,34 +214,27 @@ impl Assembly for Reply {
         }
     }
 
-    fn said_bytes(&self) -> usize {
-        self.budget.said_bytes()
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    fn is_finished(&self) -> bool {
-        self.has_stopped
+    fn finish(&self) -> Option<Result<Finish, Fault>> {
+        self.progress.end.clone().filter(|_| self.has_stopped)
     }
 
     fn is_closed(&self) -> bool {
         self.has_stopped
     }
 
-    fn usage(&self) -> Option<Usage> {
-        self.counts.usage()
-    }
-
-    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
-        let usage = self.usage();
-        if !self.has_stopped {
-            return Err(incomplete);
-        }
-        let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or(incomplete)) };
+    fn parts(self: Box<Self>, request: &Outgoing<'_>) -> Parts {
         // What was said before a refusal is not to be used
         // (<https://platform.claude.com/docs/en/test-and-evaluate/strengthen-guardrails/handle-streaming-refusals>).
-        let blocks = if finish == Finish::ContentFilter { Vec::new() } else { in_order(self.blocks) };
+        let is_refused = matches!(self.progress.end, Some(Ok(Finish::ContentFilter)));
+        let mut blocks = if is_refused { Vec::new() } else { self.blocks };
+        blocks.sort_by_key(|(index, _)| *index);
         let place = Beginning::of(&request.call.head).before(request.call.conversation.chain());
         let mut parts = Parts::default();
-        for (at, said) in blocks.into_iter().enumerate() {
+        for (at, (_, said)) in blocks.into_iter().enumerate() {
             match said {
                 Said::Text(text) => parts.push(Part::Text { text }),
                 Said::Thinking { text, signature } if signature.is_empty() => {
@@ -304,20 +247,14 @@ impl Assembly for Reply {
                     parts.push(Thought::new(Proof::Redacted(data), &place).part(request.provider, String::new()));
                 }
                 Said::ToolUse { id, name, input, arguments } => {
-                    let id = if id.is_empty() { format!("call_{}_{at}", request.call.ordinal) } else { id };
                     let arguments = if arguments.is_empty() { input } else { arguments };
-                    parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
+                    parts.push(Part::ToolCall(ToolUse { arguments, id: request.call_id(id, at), name }));
                 }
                 Said::Other => {}
             }
         }
-        Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage, cost_usd: None })
+        parts
     }
-}
-
-fn in_order(mut blocks: Vec<(u64, Said)>) -> Vec<Said> {
-    blocks.sort_by_key(|(index, _)| *index);
-    blocks.into_iter().map(|(_, said)| said).collect()
 }
 
 /// <https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons>. `pause_turn` is of tools that the

@@ -8,12 +8,10 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Conversation, Message, Part, Speaker};
-use rondo_protocol::object::{Head, ToolSpec};
+use rondo_protocol::message::{Message, Part, Speaker};
+use rondo_protocol::object::Head;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -21,9 +19,9 @@ use super::Anthropic;
 use super::models::{Model, Thinking};
 use super::schema;
 use super::thoughts::{Proof, Thought, misplaced};
-use crate::model::dialects::CallIds;
+use crate::model::opaque::Kept as _;
 use crate::model::prompt_cache::{CacheControl, CacheRequest};
-use crate::model::protocol::{NO_ANSWER, Outgoing, object_of, raw_json, refused};
+use crate::model::protocol::{NO_ANSWER, Outgoing, base64, object_of, raw_json, refused, tools_by_name, written};
 use crate::model::response_format::ANY_OBJECT;
 
 /// Stands where a prompt was empty: a message must have a text that is not blank.
@@ -32,13 +30,15 @@ const NO_PROMPT: &str = "(no prompt)";
 /// The least tokens that a model can be given to think.
 const MIN_BUDGET_TOKENS: u64 = 1_024;
 
-/// The exact bytes sent.
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
-    let Outgoing { call, dialect, prompt_cache, prompt_cache_retention, .. } = request;
-    let (head, model) = (&call.head, Model::of(&call.head.model));
-    let mark = CacheRequest::of(call, dialect, *prompt_cache, *prompt_cache_retention).mark;
-    let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
-    tools.sort_by_key(|tool| tool.name);
+    let head = &request.call.head;
+    let model = Model::of(&head.model);
+    let mark = CacheRequest::of(request, request.dialect).mark;
+    let tools = tools_by_name(head)?.into_iter().map(|(tool, input_schema)| {
+        let (name, description) = (&tool.name, &tool.description);
+        WireTool { name, description, input_schema, cache_control: None }
+    });
+    let mut tools: Vec<_> = tools.collect();
     let has_system = !head.system.trim().is_empty();
     if let Some(last) = tools.last_mut().filter(|_| !has_system) {
         last.cache_control = mark;
@@ -47,11 +47,11 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
         Some(_) => System::Blocks([TextBlock { r#type: "text", text: &head.system, cache_control: mark }]),
         None => System::Text(&head.system),
     });
-    let messages = Messages::new(request, &model)?;
+    let (messages, open_turn) = messages(request, &model)?;
     let parameters = &head.parameters.0;
     let max_tokens = parameters.get("max_output_tokens").cloned().unwrap_or(Value::from(model.max_output_tokens));
     let effort = parameters.get("reasoning_effort").and_then(Value::as_str);
-    let thinking = WireThinking::of(&model, effort, &max_tokens, messages.open_turn);
+    let thinking = WireThinking::of(&model, effort, &max_tokens, open_turn);
     // A model that thinks with a budget takes no temperature.
     let takes_sampling = model.takes_sampling && !matches!(thinking, Some(WireThinking::Enabled { .. }));
     let sampling = |name: &str| parameters.get(name).filter(|_| takes_sampling);
@@ -67,9 +67,9 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
         cache_control: mark,
         tools,
         system,
-        messages: messages.all,
+        messages,
     };
-    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+    written(&body)
 }
 
 #[derive(Serialize)]
@@ -118,13 +118,6 @@ struct WireTool<'a> {
     input_schema: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
-}
-
-impl<'a> WireTool<'a> {
-    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let input_schema = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
-        Ok(Self { name: &tool.name, description: &tool.description, input_schema, cache_control: None })
-    }
 }
 
 /// Whether and how the model thinks; `None` leaves it to the model.
@@ -178,10 +171,7 @@ struct OutputFormat<'a> {
 
 impl<'a> OutputConfig<'a> {
     fn of(head: &'a Head, model: &Model, effort: Option<&'a str>) -> Result<Option<Self>, Fault> {
-        let takes_effort = match model.thinking {
-            Thinking::Always | Thinking::ByDefault | Thinking::OnRequest => true,
-            Thinking::WithBudget | Thinking::Never => false,
-        };
+        let takes_effort = !matches!(model.thinking, Thinking::WithBudget | Thinking::Never);
         let effort = effort.filter(|_| takes_effort).and_then(|effort| match effort {
             // A model that always thinks is asked to think least.
             "none" => (model.thinking == Thinking::Always).then_some("low"),
@@ -190,11 +180,8 @@ impl<'a> OutputConfig<'a> {
         });
         let schema = head.response_format.as_deref().filter(|_| model.takes_schema);
         let schema = schema.filter(|schema| *schema != ANY_OBJECT && schema::is_supported(schema));
-        let format = schema.map(|schema| {
-            let schema = raw_json("the schema of the answer", schema)?;
-            Ok::<_, Fault>(OutputFormat { r#type: "json_schema", schema })
-        });
-        let format = format.transpose()?;
+        let schema = schema.map(|schema| raw_json("the schema of the answer", schema)).transpose()?;
+        let format = schema.map(|schema| OutputFormat { r#type: "json_schema", schema });
         Ok((effort.is_some() || format.is_some()).then_some(Self { effort, format }))
     }
 }
@@ -205,12 +192,6 @@ enum OpenTurn {
     NotYet,
     WithThought,
     WithoutThought,
-}
-
-/// The messages as sent, neighbours of one role in one.
-struct Messages<'a> {
-    all: Vec<WireMessage<'a>>,
-    open_turn: OpenTurn,
 }
 
 #[derive(Serialize)]
@@ -260,30 +241,27 @@ struct FileSource<'a> {
     data: String,
 }
 
-impl<'a> Messages<'a> {
-    fn new(request: &Outgoing<'a>, model: &Model) -> Result<Self, Fault> {
-        let conversation: &'a Conversation = &request.call.conversation;
-        let writer =
-            Writer { request, keeps_thoughts: keeps_thoughts(request, model), call_ids: request.dialect.call_ids };
-        let mut all: Vec<WireMessage<'_>> = Vec::with_capacity(conversation.len());
-        let mut open_turn = OpenTurn::NotYet;
-        for message in conversation.messages() {
-            let (role, content) = writer.message(message)?;
-            open_turn = match (message.role(), open_turn) {
-                (Speaker::User, _) => OpenTurn::NotYet,
-                (Speaker::Assistant, OpenTurn::NotYet) => match content.first() {
-                    Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) => OpenTurn::WithThought,
-                    _ => OpenTurn::WithoutThought,
-                },
-                (Speaker::Assistant | Speaker::Tool, turn) => turn,
-            };
-            match all.last_mut().filter(|last| last.role == role) {
-                Some(last) => last.content.extend(content),
-                None => all.push(WireMessage { role, content }),
-            }
+/// The messages as sent, neighbours of one role in one.
+fn messages<'a>(request: &Outgoing<'a>, model: &Model) -> Result<(Vec<WireMessage<'a>>, OpenTurn), Fault> {
+    let writer = Writer { request, keeps_thoughts: keeps_thoughts(request, model) };
+    let mut all: Vec<WireMessage<'_>> = Vec::with_capacity(request.call.conversation.len());
+    let mut open_turn = OpenTurn::NotYet;
+    for message in request.call.conversation.messages() {
+        let (role, content) = writer.message(message)?;
+        open_turn = match (message.role(), open_turn) {
+            (Speaker::User, _) => OpenTurn::NotYet,
+            (Speaker::Assistant, OpenTurn::NotYet) => match content.first() {
+                Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) => OpenTurn::WithThought,
+                _ => OpenTurn::WithoutThought,
+            },
+            (Speaker::Assistant | Speaker::Tool, turn) => turn,
+        };
+        match all.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.content.extend(content),
+            None => all.push(WireMessage { role, content }),
         }
-        Ok(Self { all, open_turn })
     }
+    Ok((all, open_turn))
 }
 
 /// Whether the conversation's thoughts hold where they stand now.
@@ -299,7 +277,6 @@ fn keeps_thoughts(request: &Outgoing<'_>, model: &Model) -> bool {
 struct Writer<'r, 'a> {
     request: &'r Outgoing<'a>,
     keeps_thoughts: bool,
-    call_ids: CallIds,
 }
 
 impl<'a> Writer<'_, 'a> {
@@ -339,7 +316,7 @@ impl<'a> Writer<'_, 'a> {
                 })
             }
             Part::ToolCall(tool) => Some(Block::ToolUse {
-                id: self.call_ids.fit(&tool.id),
+                id: self.request.dialect.call_ids.fit(&tool.id),
                 name: &tool.name,
                 input: object_of(&tool.arguments)?,
             }),
@@ -347,12 +324,16 @@ impl<'a> Writer<'_, 'a> {
                 let text = self.request.result_text(&Anthropic, message);
                 let said = (!text.trim().is_empty()).then_some(Block::Text { text });
                 let content = said.into_iter().collect();
-                Some(Block::ToolResult { tool_use_id: self.call_ids.fit(id), content, is_error: *failed })
+                Some(Block::ToolResult {
+                    tool_use_id: self.request.dialect.call_ids.fit(id),
+                    content,
+                    is_error: *failed,
+                })
             }
             Part::File { media_type, .. } if !self.request.carries(&Anthropic, message, media_type) => None,
             Part::File { digest, media_type, name } => {
                 let bytes = self.request.file(*digest, name)?;
-                let source = FileSource { r#type: "base64", media_type, data: BASE64_STANDARD.encode(bytes) };
+                let source = FileSource { r#type: "base64", media_type, data: base64(bytes) };
                 Some(match media_type.as_str() {
                     "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Block::Image { source },
                     "application/pdf" => Block::Document { source, title: name },

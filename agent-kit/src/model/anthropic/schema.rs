@@ -11,25 +11,20 @@ const MAX_UNIONS: usize = 16;
 
 const MAX_DEPTH: usize = 64;
 
-/// The keywords that are supported. `minItems` is, for 0 and 1.
-const KEYWORDS: [&str; 14] = [
+/// The keywords that are supported besides those with a schema in them, and `minItems` for 0 and 1.
+const KEYWORDS: [&str; 10] = [
     "$schema",
     "additionalProperties",
-    "anyOf",
     "const",
     "default",
     "description",
     "enum",
     "format",
-    "items",
-    "minItems",
-    "properties",
     "required",
     "title",
     "type",
 ];
 
-/// Whether answers can be held to a schema.
 pub(super) fn is_supported(schema: &str) -> bool {
     let mut unions = 0;
     canonical::parse(schema.as_bytes()).is_ok_and(|schema| fits(&schema, &mut unions, 0)) && unions <= MAX_UNIONS
@@ -37,33 +32,23 @@ pub(super) fn is_supported(schema: &str) -> bool {
 
 fn fits(schema: &Value, unions: &mut usize, depth: usize) -> bool {
     let Value::Object(members) = schema else { return false };
-    if depth > MAX_DEPTH || !members.keys().all(|keyword| KEYWORDS.contains(&keyword.as_str())) {
-        return false;
-    }
     let types = match members.get("type") {
         Some(Value::List(types)) => types.len(),
         _ => 1,
     };
     *unions += usize::from(members.contains_key("anyOf") || types > 1);
-    let is_object = members.get("type").is_some_and(|kind| *kind == Value::from("object"));
-    let is_closed = members.get("additionalProperties") == Some(&Value::Bool(false));
-    let few = [Value::from(0), Value::from(1)];
+    let is_object = members.get("type") == Some(&Value::from("object"));
     let mut fits_below = |below: &Value| fits(below, unions, depth + 1);
-    let properties = match members.get("properties") {
-        Some(Value::Object(properties)) => properties.values().all(&mut fits_below),
-        Some(_) => false,
-        None => true,
-    };
-    let branches = match members.get("anyOf") {
-        Some(Value::List(branches)) => branches.iter().all(&mut fits_below),
-        Some(_) => false,
-        None => true,
-    };
-    (!is_object || is_closed)
-        && members.get("minItems").is_none_or(|least| few.contains(least))
-        && properties
-        && branches
-        && members.get("items").is_none_or(&mut fits_below)
+    depth <= MAX_DEPTH
+        && (!is_object || members.get("additionalProperties") == Some(&Value::Bool(false)))
+        && members.iter().all(|(keyword, member)| match (keyword.as_str(), member) {
+            ("properties", Value::Object(properties)) => properties.values().all(&mut fits_below),
+            ("anyOf", Value::List(branches)) => branches.iter().all(&mut fits_below),
+            ("items", items) => fits_below(items),
+            ("minItems", least) => [Value::from(0), Value::from(1)].contains(least),
+            ("properties" | "anyOf", _) => false,
+            (keyword, _) => KEYWORDS.contains(&keyword),
+        })
 }
 
 #[cfg(test)]

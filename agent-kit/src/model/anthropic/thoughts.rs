@@ -6,11 +6,11 @@
 //! they may be left out from the front or all together, never one from the middle.
 
 use rondo_protocol::Digest;
-use rondo_protocol::message::{Message, Opaque, Part, empty_chain};
+use rondo_protocol::message::{Message, Part, empty_chain};
 use rondo_protocol::object::Head;
 use serde::{Deserialize, Serialize};
 
-use crate::model::opaque;
+use crate::model::opaque::Kept;
 
 /// How many hexadecimal digits of a digest tell one place from another.
 const DIGITS: usize = 16;
@@ -34,33 +34,15 @@ pub(super) struct Thought {
 }
 
 impl Thought {
-    pub(super) fn new(proof: Proof, after: &Place) -> Self {
-        Self { proof, after: after.0.clone() }
-    }
-
-    /// The part that keeps it for that provider.
-    pub(super) fn part(&self, provider: &str, text: String) -> Part {
-        opaque::keep(self, provider, text)
-    }
-
-    /// What a part keeps for that provider.
-    pub(super) fn of(opaque: Option<&Opaque>, provider: &str) -> Option<Self> {
-        opaque::kept(opaque, provider)
-    }
-
-    /// Whether it came behind the same system text, tools and messages.
-    pub(super) fn is_at(&self, place: &Place) -> bool {
-        self.after == place.0
+    pub(super) fn new(proof: Proof, after: &str) -> Self {
+        Self { proof, after: after.to_owned() }
     }
 }
 
-/// What stands in front of a reply: system text and tools, and the messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place(String);
+impl Kept for Thought {}
 
 /// What a request has in front of its messages, with its model: a newer one reads the thoughts of an older one that
 /// does not bind them, but not those that are bound.
-#[derive(Debug, Clone)]
 pub(super) struct Beginning(String);
 
 impl Beginning {
@@ -76,8 +58,8 @@ impl Beginning {
     }
 
     /// The place behind messages with that chain.
-    pub(super) fn before(&self, chain: Digest) -> Place {
-        Place(format!("{}-{}", self.0, digits(chain)))
+    pub(super) fn before(&self, chain: Digest) -> String {
+        format!("{}-{}", self.0, digits(chain))
     }
 }
 
@@ -94,7 +76,7 @@ pub(super) fn misplaced<'a>(
         let place = beginning.before(before);
         let is_misplaced = |part: &Part| match part {
             Part::Reasoning { opaque: Some(opaque), .. } if is_asked(&opaque.provider) => {
-                Thought::of(Some(opaque), &opaque.provider).is_some_and(|thought| !thought.is_at(&place))
+                Thought::of(Some(opaque), &opaque.provider).is_some_and(|thought| thought.after != place)
             }
             _ => false,
         };

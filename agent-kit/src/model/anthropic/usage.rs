@@ -4,9 +4,8 @@
 //! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
 use rondo_protocol::object::Usage;
-use serde_json::Value;
 
-use crate::model::openai_chat::usage::{MAX_USAGE_BYTES, tokens};
+use crate::model::openai_chat::usage::{figures, tokens};
 
 /// The last readable figure of each kind.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,8 +23,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn take(&mut self, json: &str) {
-        let usage = Some(json).filter(|json| json.len() <= MAX_USAGE_BYTES);
-        let Some(usage) = usage.and_then(|json| serde_json::from_str::<Value>(json).ok()) else { return };
+        let Some(usage) = figures(json) else { return };
         let written = usage.get("cache_creation").cloned().unwrap_or_default();
         let details = usage.get("output_tokens_details").cloned().unwrap_or_default();
         for (figure, holder, name) in [

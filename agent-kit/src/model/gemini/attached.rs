@@ -1,13 +1,12 @@
 //! What belongs to a part of a reply and must come back beside it: its signature, and whether a call had an id
 //! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 //!
-//! It is kept as an [`Opaque`] part in front of that part, and goes back only to the model of the provider that sent it.
+//! It is kept as an [`Opaque`](rondo_protocol::message::Opaque) part in front of that part, and goes back only to the model of the provider that sent it.
 
-use rondo_protocol::message::{Opaque, Part};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::model::opaque;
+use crate::model::opaque::Kept;
 
 /// A signature, as the JSON text that came.
 pub(super) type Signature = Box<RawValue>;
@@ -32,13 +31,4 @@ pub(super) enum Attached {
     },
 }
 
-impl Attached {
-    pub(super) fn part(&self, origin: &str, text: String) -> Part {
-        opaque::keep(self, origin, text)
-    }
-
-    /// What a part keeps for `origin`.
-    pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
-        opaque::kept(opaque, origin)
-    }
-}
+impl Kept for Attached {}

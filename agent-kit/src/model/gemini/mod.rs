@@ -7,14 +7,14 @@ mod schema;
 mod usage;
 
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::header::HeaderMap;
 use rondo_protocol::call::Fault;
 use rondo_protocol::object::Head;
 
 use super::dialects::{self, Dialect};
-use super::http::{Refusal, SettingsError};
+use super::http::{Refusal, SettingsError, with_key};
 use super::prompt_cache::PromptCache;
-use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use super::protocol::{Assembly, Form, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
 const HOST: &str = "generativelanguage.googleapis.com";
@@ -23,8 +23,6 @@ const HOST: &str = "generativelanguage.googleapis.com";
 /// `responseJsonSchema` for every model.
 const VERSION: &str = "v1beta";
 
-const KEY_HEADER: &str = "x-goog-api-key";
-
 /// The generation of a model whose id has no number, such as `gemini-flash-latest`: those names are moved to new models,
 /// and none names an older one.
 const UNNUMBERED_GENERATION: u32 = 3;
@@ -32,7 +30,6 @@ const UNNUMBERED_GENERATION: u32 = 3;
 /// The largest number that is a generation; `gemini-exp-1206` has a date.
 const MAX_GENERATION: u32 = 99;
 
-/// The protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Gemini;
 
@@ -68,14 +65,7 @@ impl Protocol for Gemini {
     }
 
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
-        let mut headers = HeaderMap::new();
-        if let Some(key) = key {
-            let value = HeaderValue::from_str(&key.value);
-            let mut value = value.map_err(|_| SettingsError::Key(key.name.clone()))?;
-            value.set_sensitive(true);
-            headers.insert(KEY_HEADER, value);
-        }
-        Ok(headers)
+        with_key(HeaderMap::new(), "x-goog-api-key", key)
     }
 
     fn body(&self, request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
@@ -92,10 +82,11 @@ impl Protocol for Gemini {
     }
 
     /// A signature that the server no longer reads is refused with every request that holds it.
-    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
         let body = refusal.body.to_lowercase();
         let is_of_signature = refusal.status == 400 && body.contains("thought") && body.contains("signature");
-        (is_of_signature && request::holds_signatures(request)).then_some(Amendment::WithoutReasoning)
+        (is_of_signature && request::holds_signatures(request))
+            .then_some(Form { is_without_reasoning: true, ..request.form })
     }
 
     /// <https://ai.google.dev/gemini-api/docs/text-generation>
@@ -145,6 +136,7 @@ mod tests {
     use rondo_protocol::message::{Message, Parts};
 
     use super::*;
+    use crate::model::opaque::Kept as _;
     use crate::model::protocol;
     use crate::model::{test_call, test_outgoing};
 
@@ -193,7 +185,7 @@ mod tests {
     fn the_key_is_a_header_and_never_shown() {
         let key = |value: &str| Secret { name: "GEMINI_API_KEY".to_owned(), value: value.to_owned() };
         let headers = Gemini.headers(Some(&key("AIza-secret"))).unwrap();
-        assert_eq!(headers.get(KEY_HEADER).unwrap(), "AIza-secret");
+        assert_eq!(headers.get("x-goog-api-key").unwrap(), "AIza-secret");
         assert!(!format!("{headers:?}").contains("secret"));
         assert!(Gemini.headers(None).unwrap().is_empty());
         assert_eq!(Gemini.headers(Some(&key("a\nb"))), Err(SettingsError::Key("GEMINI_API_KEY".to_owned())));
@@ -208,7 +200,7 @@ mod tests {
         let messages = [Message::user("a"), Message::from(Parts::from_iter([part]))];
         let signed = ModelCall { conversation: Arc::new(messages.into_iter().collect()), ..test_call() };
         let of = |call: &ModelCall, refusal: &Refusal| Gemini.amendment(&test_outgoing(call), refusal);
-        assert_eq!(of(&signed, &invalid), Some(Amendment::WithoutReasoning));
+        assert!(of(&signed, &invalid).is_some_and(|form| form.is_without_reasoning));
         assert_eq!(of(&test_call(), &invalid), None);
         assert_eq!(of(&signed, &refusal(400, "thought budget is too large")), None);
         assert_eq!(of(&signed, &refusal(500, &invalid.body)), None);

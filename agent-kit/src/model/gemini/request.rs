@@ -11,19 +11,20 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
-use rondo_protocol::object::{Head, ToolSpec};
+use rondo_protocol::object::Head;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::ser::Serializer;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::attached::{Attached, Signature};
 use super::{Gemini, generation, schema};
-use crate::model::opaque;
-use crate::model::protocol::{NO_ANSWER, Outgoing, Protocol as _, object_of, raw_json, refused};
+use crate::model::opaque::{self, Kept as _};
+use crate::model::protocol::{
+    NO_ANSWER, Outgoing, Protocol as _, base64, object_of, raw_json, refused, tools_by_name, written,
+};
 use crate::model::response_format::ANY_OBJECT;
 
 /// The first generation with `thinkingLevel`, with a check of signatures, with a response schema beside functions, and
@@ -46,16 +47,18 @@ const MODEL: &str = "model";
 /// The bytes sent: the same for equal heads and messages. Tools are sorted by name, their schemas are sent byte for byte.
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let head = &request.call.head;
-    let mut functions = head.tools.iter().map(Function::new).collect::<Result<Vec<_>, _>>()?;
-    functions.sort_by_key(|function| function.name);
+    let functions = tools_by_name(head)?.into_iter().map(|(tool, parameters_json_schema)| {
+        let (name, description) = (&tool.name, &tool.description);
+        Function { name, description, parameters_json_schema }
+    });
     let body = Body {
         system_instruction: (!head.system.is_empty())
             .then(|| System { parts: [Data::Text(Cow::Borrowed(&head.system))] }),
-        tools: (!functions.is_empty()).then_some([Tool { function_declarations: functions }]),
-        generation_config: GenerationConfig::new(head)?,
+        tools: (!head.tools.is_empty()).then(|| [Tool { function_declarations: functions.collect() }]),
+        generation_config: generation_config(head)?,
         contents: contents(request)?,
     };
-    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+    written(&body)
 }
 
 /// Whether the request has signatures of this model.
@@ -77,9 +80,13 @@ struct Body<'a> {
     system_instruction: Option<System<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tool<'a>; 1]>,
-    #[serde(skip_serializing_if = "GenerationConfig::is_empty")]
-    generation_config: GenerationConfig<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_object")]
+    generation_config: Vec<(&'static str, Box<RawValue>)>,
     contents: Vec<Content<'a>>,
+}
+
+fn as_object<S: Serializer>(members: &[(&str, Box<RawValue>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(members.iter().map(|(name, value)| (name, value)))
 }
 
 #[derive(Serialize)]
@@ -101,97 +108,48 @@ struct Function<'a> {
     parameters_json_schema: &'a RawValue,
 }
 
-impl<'a> Function<'a> {
-    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters_json_schema = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
-        Ok(Self { name: &tool.name, description: &tool.description, parameters_json_schema })
-    }
-}
+/// What stands in the workflow file, and its name here.
+const GENERATION_CONFIG: [(&str, &str); 7] = [
+    ("temperature", "temperature"),
+    ("top_p", "topP"),
+    ("max_output_tokens", "maxOutputTokens"),
+    ("seed", "seed"),
+    ("stop", "stopSequences"),
+    ("presence_penalty", "presencePenalty"),
+    ("frequency_penalty", "frequencyPenalty"),
+];
 
 /// <https://ai.google.dev/api/generate-content#generationconfig>
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GenerationConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_output_tokens: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_sequences: Option<Cow<'a, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    presence_penalty: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency_penalty: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<ThinkingConfig>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_mime_type: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_json_schema: Option<Box<RawValue>>,
+fn generation_config(head: &Head) -> Result<Vec<(&'static str, Box<RawValue>)>, Fault> {
+    let ignored = Gemini.ignores(&head.model);
+    let given = |name: &str| head.parameters.0.get(name).filter(|_| !ignored.contains(&name));
+    let mut config = Vec::new();
+    for (name, its_name) in GENERATION_CONFIG {
+        if let Some(value) = given(name) {
+            let is_one = name == "stop" && !matches!(value, Value::List(_));
+            config.push((its_name, if is_one { raw(&[value])? } else { raw(value)? }));
+        }
+    }
+    if let Some(effort) = given("reasoning_effort").and_then(Value::as_str) {
+        config.push(("thinkingConfig", raw(&ThinkingConfig::new(&head.model, effort)?)?));
+    }
+    if let Some(format) = head.response_format.as_deref() {
+        let format_json = raw_json("the schema of the answer", format)?;
+        // A model before generation 3 refuses JSON together with functions
+        // (<https://github.com/googleapis/python-genai/issues/867>), so it is asked for no format then.
+        if head.tools.is_empty() || !is_before_levels(&head.model) {
+            config.push(("responseMimeType", raw("application/json")?));
+            let schema = (format != ANY_OBJECT).then(|| schema::supported(format_json.get())).flatten();
+            if let Some(schema) = schema {
+                config.push(("responseJsonSchema", raw_json("the schema of the answer", &schema)?.to_owned()));
+            }
+        }
+    }
+    Ok(config)
 }
 
-impl<'a> GenerationConfig<'a> {
-    fn new(head: &'a Head) -> Result<Self, Fault> {
-        let ignored = Gemini.ignores(&head.model);
-        let given = |name: &str| head.parameters.0.get(name).filter(|_| !ignored.contains(&name));
-        let stop_sequences = given("stop").map(|stop| match stop {
-            Value::List(_) => Cow::Borrowed(stop),
-            one => Cow::Owned(Value::List(vec![one.clone()])),
-        });
-        let effort = given("reasoning_effort").and_then(Value::as_str);
-        let (response_mime_type, response_json_schema) = response_format(head)?;
-        Ok(Self {
-            temperature: given("temperature"),
-            top_p: given("top_p"),
-            max_output_tokens: given("max_output_tokens"),
-            seed: given("seed"),
-            stop_sequences,
-            presence_penalty: given("presence_penalty"),
-            frequency_penalty: given("frequency_penalty"),
-            thinking_config: effort.map(|effort| ThinkingConfig::new(&head.model, effort)).transpose()?,
-            response_mime_type,
-            response_json_schema,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        let Self {
-            temperature,
-            top_p,
-            max_output_tokens,
-            seed,
-            stop_sequences,
-            presence_penalty,
-            frequency_penalty,
-            thinking_config,
-            response_mime_type,
-            response_json_schema,
-        } = self;
-        let numbers = [temperature, top_p, max_output_tokens, seed, presence_penalty, frequency_penalty];
-        numbers.into_iter().all(Option::is_none)
-            && stop_sequences.is_none()
-            && thinking_config.is_none()
-            && response_mime_type.is_none()
-            && response_json_schema.is_none()
-    }
-}
-
-/// How the answer is asked for. A model before generation 3 refuses JSON together with functions
-/// (<https://github.com/googleapis/python-genai/issues/867>), so it is asked for no format then.
-fn response_format(head: &Head) -> Result<(Option<&'static str>, Option<Box<RawValue>>), Fault> {
-    let Some(format) = head.response_format.as_deref() else { return Ok((None, None)) };
-    let format_json = raw_json("the schema of the answer", format)?;
-    if is_before_levels(&head.model) && !head.tools.is_empty() {
-        return Ok((None, None));
-    }
-    let schema = (format != ANY_OBJECT).then(|| schema::supported(format_json.get())).flatten();
-    let schema =
-        schema.map(|schema| raw_json("the schema of the answer", &schema).map(ToOwned::to_owned)).transpose()?;
-    Ok((Some("application/json"), schema))
+fn raw(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, Fault> {
+    to_raw_value(value).map_err(|error| refused(error.to_string()))
 }
 
 pub(super) fn is_before_levels(model: &str) -> bool {
@@ -202,13 +160,18 @@ pub(super) fn is_before_levels(model: &str) -> bool {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThinkingConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_level: Option<String>,
-    /// In tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_budget: Option<u32>,
+    #[serde(flatten)]
+    thinking: Thinking,
     #[serde(skip_serializing_if = "Option::is_none")]
     include_thoughts: Option<bool>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Thinking {
+    ThinkingLevel(String),
+    /// In tokens.
+    ThinkingBudget(u32),
 }
 
 impl ThinkingConfig {
@@ -219,8 +182,7 @@ impl ThinkingConfig {
         let include_thoughts = (effort != "none").then_some(true);
         if !is_before_levels(model) {
             let level = if effort == "none" { "minimal" } else { effort };
-            let thinking_level = Some(level.to_ascii_uppercase());
-            return Ok(Self { thinking_level, thinking_budget: None, include_thoughts });
+            return Ok(Self { thinking: Thinking::ThinkingLevel(level.to_ascii_uppercase()), include_thoughts });
         }
         let budget = match effort {
             "none" => 0,
@@ -233,7 +195,7 @@ impl ThinkingConfig {
                 return Err(refused(format!("the reasoning effort of {model} is {known}, not `{effort}`")));
             }
         };
-        Ok(Self { thinking_level: None, thinking_budget: Some(budget), include_thoughts })
+        Ok(Self { thinking: Thinking::ThinkingBudget(budget), include_thoughts })
     }
 }
 
@@ -270,17 +232,14 @@ impl<'a> From<Data<'a>> for WirePart<'a> {
 #[serde(rename_all = "camelCase")]
 enum Data<'a> {
     Text(Cow<'a, str>),
-    FunctionCall(FunctionCall<'a>),
+    FunctionCall {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        name: &'a str,
+        args: Cow<'a, RawValue>,
+    },
     FunctionResponse(FunctionResponse<'a>),
     InlineData(InlineData<'a>),
-}
-
-#[derive(Serialize)]
-struct FunctionCall<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    name: &'a str,
-    args: Cow<'a, RawValue>,
 }
 
 #[derive(Serialize)]
@@ -289,15 +248,9 @@ struct FunctionResponse<'a> {
     id: Option<&'a str>,
     name: &'a str,
     response: Response<'a>,
+    /// Its files (<https://ai.google.dev/gemini-api/docs/function-calling#multimodal>).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<ResponsePart<'a>>,
-}
-
-/// A file of a result (<https://ai.google.dev/gemini-api/docs/function-calling#multimodal>).
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResponsePart<'a> {
-    inline_data: InlineData<'a>,
+    parts: Vec<Data<'a>>,
 }
 
 #[derive(Serialize)]
@@ -397,12 +350,12 @@ impl<'a> Writer<'_, 'a> {
                 }
                 Part::File { media_type, .. } if !self.request.carries(&Gemini, message, media_type) => {}
                 Part::File { digest, media_type, name } => {
-                    let data = STANDARD.encode(self.request.file(*digest, name)?);
-                    let file = InlineData { mime_type: media_type, data };
+                    let data = base64(self.request.file(*digest, name)?);
+                    let file = Data::InlineData(InlineData { mime_type: media_type, data });
                     match self.result_with_files().filter(|_| RESULT_TYPES.contains(&media_type.as_str())) {
-                        Some(result) => result.parts.push(ResponsePart { inline_data: file }),
-                        None if message.role() == Speaker::Tool => self.behind.push(Data::InlineData(file).into()),
-                        None => self.push(role, Data::InlineData(file).into()),
+                        Some(result) => result.parts.push(file),
+                        None if message.role() == Speaker::Tool => self.behind.push(file.into()),
+                        None => self.push(role, file.into()),
                     }
                 }
             }
@@ -422,15 +375,16 @@ impl<'a> Writer<'_, 'a> {
             Some(Attached::Call { has_id, signature }) => (has_id, signature),
             _ => (false, None),
         };
-        let is_call = |data: &Data<'_>| matches!(data, Data::FunctionCall(_));
+        let is_call = |data: &Data<'_>| matches!(data, Data::FunctionCall { .. });
         let is_first = !self.contents.last().is_some_and(|last| last.role == role && last.holds(is_call));
         let thought_signature = match signature {
             None if is_first && self.is_leveled => Some(raw_json("a signature", NO_SIGNATURE)?.to_owned()),
             own => own,
         };
         self.called.insert(&tool.id, (&tool.name, has_id));
-        let call = FunctionCall { id: has_id.then_some(&tool.id), name: &tool.name, args: object_of(&tool.arguments)? };
-        self.push(role, WirePart { thought_signature, ..Data::FunctionCall(call).into() });
+        let (id, args) = (has_id.then_some(tool.id.as_str()), object_of(&tool.arguments)?);
+        let call = Data::FunctionCall { id, name: &tool.name, args };
+        self.push(role, WirePart { thought_signature, ..call.into() });
         Ok(())
     }
 
@@ -445,7 +399,7 @@ impl<'a> Writer<'_, 'a> {
         let last = self.contents.last_mut().filter(|_| self.is_leveled)?.parts.last_mut()?;
         match &mut last.data {
             Data::FunctionResponse(result) => Some(result),
-            Data::Text(_) | Data::FunctionCall(_) | Data::InlineData(_) => None,
+            Data::Text(_) | Data::FunctionCall { .. } | Data::InlineData(_) => None,
         }
     }
 

@@ -55,7 +55,7 @@ impl<'a> Members<'a> {
     }
 
     /// Writes the members that `change` leaves.
-    fn write(&self, change: impl Fn(&str, &'a str) -> Option<(&'static str, String)>) -> Option<String> {
+    fn write(&self, mut change: impl FnMut(&str, &'a str) -> Option<(&'static str, String)>) -> Option<String> {
         let mut written = Vec::with_capacity(self.0.len());
         for (key, value) in &self.0 {
             if let Some((other, value)) = change(key, value.get()) {
@@ -69,63 +69,53 @@ impl<'a> Members<'a> {
 
 /// The schema without what is not supported; `None` if it is no object.
 pub(super) fn supported(schema: &str) -> Option<String> {
-    let members = Members::of(schema)?;
-    members.write(|key, value| {
-        let same = |value: String| Some(("", value));
-        match key {
-            // Alone it would also forbid the properties that the other keyword allows.
-            "additionalProperties" if members.has("patternProperties") => None,
-            "additionalProperties" => same(supported(value).unwrap_or_else(|| value.to_owned())),
-            _ if KEPT.contains(&key) => same(value.to_owned()),
-            "format" => FORMATS.contains(&text(value)?.as_str()).then(|| ("", value.to_owned())),
-            "enum" => are_words(value).then(|| ("", value.to_owned())),
-            "const" if !members.has("enum") => {
-                let only = format!("[{value}]");
-                are_words(&only).then_some(("enum", only))
-            }
-            "items" => same(supported(value)?),
-            // Each list is whole or left out: without one of its schemas it would mean another.
-            "anyOf" | "oneOf" | "prefixItems" => same(format!("[{}]", all_supported(value)?.join(","))),
-            "properties" => {
-                let properties = Members::of(value)?;
-                same(properties.write(|_, schema| Some(("", supported(schema).unwrap_or_else(|| "{}".to_owned()))))?)
-            }
-            _ => None,
-        }
-    })
+    written(schema, &mut true)
 }
 
 /// Whether nothing is left out of a schema that narrows.
 pub(super) fn is_whole(schema: &str) -> bool {
-    let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
-    let sent = supported(schema).as_deref().and_then(value);
-    value(schema).map(plain) == sent.map(plain)
+    let mut is_whole = true;
+    written(schema, &mut is_whole).is_some() && is_whole
 }
 
-/// A schema without annotations, and with a list of its only value in place of the value.
-fn plain(schema: serde_json::Value) -> serde_json::Value {
-    match schema {
-        serde_json::Value::Object(members) => {
-            let is_annotation = |name: &str| matches!(name, "$schema" | "default" | "examples" | "propertyOrdering");
-            let kept = members.into_iter().filter(|(name, _)| !is_annotation(name));
-            let plain_member = |(name, member): (String, serde_json::Value)| match (name.as_str(), member) {
-                ("const", only) => ("enum".to_owned(), vec![only].into()),
-                // Their names are no keywords.
-                ("properties", serde_json::Value::Object(properties)) => {
-                    (name, properties.into_iter().map(|(name, schema)| (name, plain(schema))).collect())
-                }
-                (_, member) => (name, plain(member)),
-            };
-            kept.map(plain_member).collect()
+fn written(schema: &str, is_whole: &mut bool) -> Option<String> {
+    let members = Members::of(schema)?;
+    members.write(|key, value| {
+        let kept = kept(&members, key, value, is_whole);
+        let is_annotation = matches!(key, "$schema" | "default" | "examples" | "propertyOrdering");
+        *is_whole &= kept.is_some() || is_annotation || key == "const" && members.has("enum");
+        kept
+    })
+}
+
+/// What stands for a member in a schema with these members, with another name unless that is empty.
+fn kept(members: &Members<'_>, key: &str, value: &str, is_whole: &mut bool) -> Option<(&'static str, String)> {
+    let same = |value: String| Some(("", value));
+    match key {
+        // Alone it would also forbid the properties that the other keyword allows.
+        "additionalProperties" if members.has("patternProperties") => None,
+        "additionalProperties" => same(written(value, is_whole).unwrap_or_else(|| value.to_owned())),
+        _ if KEPT.contains(&key) => same(value.to_owned()),
+        "format" => FORMATS.contains(&text(value)?.as_str()).then(|| ("", value.to_owned())),
+        "enum" => are_words(value).then(|| ("", value.to_owned())),
+        "const" if !members.has("enum") => {
+            let only = format!("[{value}]");
+            are_words(&only).then_some(("enum", only))
         }
-        serde_json::Value::Array(schemas) => schemas.into_iter().map(plain).collect(),
-        other => other,
+        "items" => same(written(value, is_whole)?),
+        // Each list is whole or left out: without one of its schemas it would mean another.
+        "anyOf" | "oneOf" | "prefixItems" => {
+            let schemas: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+            let schemas = schemas.into_iter().map(|schema| written(schema.get(), is_whole));
+            same(format!("[{}]", schemas.collect::<Option<Vec<_>>>()?.join(",")))
+        }
+        "properties" => same(Members::of(value)?.write(|_, schema| {
+            let written = written(schema, is_whole);
+            *is_whole &= written.is_some();
+            Some(("", written.unwrap_or_else(|| "{}".to_owned())))
+        })?),
+        _ => None,
     }
-}
-
-fn all_supported(list: &str) -> Option<Vec<String>> {
-    let schemas: Vec<&RawValue> = serde_json::from_str(list).ok()?;
-    schemas.into_iter().map(|schema| supported(schema.get())).collect()
 }
 
 fn text(json: &str) -> Option<String> {

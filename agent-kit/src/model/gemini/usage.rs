@@ -5,17 +5,14 @@
 use rondo_protocol::object::Usage;
 use serde_json::Value;
 
-use crate::model::openai_chat::usage::{MAX_USAGE_BYTES, tokens};
+use crate::model::openai_chat::usage::{figures, tokens};
 
 /// The usage so far; `None` unless it gives the tokens of the prompt, and no figure of the others is unreadable.
 ///
 /// A figure of zero is left out of the answer. The cached tokens are a part of the prompt, and bounded by it; an
 /// unreadable figure of them counts as none.
 pub(super) fn read(json: &str) -> Option<Usage> {
-    if json.len() > MAX_USAGE_BYTES {
-        return None;
-    }
-    let usage: Value = serde_json::from_str(json).ok()?;
+    let usage = figures(json)?;
     let count = |name: &str| match usage.get(name) {
         None | Some(Value::Null) => Some(0),
         Some(figure) => tokens(figure),
@@ -35,6 +32,7 @@ pub(super) fn read(json: &str) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::openai_chat::usage::MAX_USAGE_BYTES;
 
     #[test]
     fn figures_are_read_as_far_as_they_are_given() {

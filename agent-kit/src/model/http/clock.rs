@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::HttpSettings;
 
-/// The time limits of a request.
 pub(super) struct Clock<'a> {
     provider: &'a str,
     idle_timeout: Duration,
@@ -33,7 +32,8 @@ impl<'a> Clock<'a> {
             } else {
                 (format!("the provider sent nothing for {:?}", self.idle_timeout), "idle_timeout")
             };
-            silent(format!("{what}; `{setting}` of [provider.{}] sets how long to wait", self.provider))
+            let message = format!("{what}; `{setting}` of [provider.{}] sets how long to wait", self.provider);
+            Fault::new(Code::ProviderSilent, FaultClass::Timeout, message)
         })
     }
 
@@ -43,8 +43,4 @@ impl<'a> Clock<'a> {
         waiting.await;
         self.deadline = self.deadline.and_then(|deadline| deadline.checked_add(since.elapsed()));
     }
-}
-
-fn silent(message: String) -> Fault {
-    Fault::new(Code::ProviderSilent, FaultClass::Timeout, message)
 }

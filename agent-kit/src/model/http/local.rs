@@ -16,13 +16,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_LIST_BYTES: usize = 256 << 10;
 
-/// A place where a server may listen.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    /// The program that listens there unless it is told otherwise.
-    program: &'static str,
-    port: u16,
-}
+/// A port, and the program that listens there unless it is told otherwise.
+type Place = (&'static str, u16);
 
 /// The usual places, each with its page:
 ///
@@ -30,12 +25,7 @@ struct Place {
 /// - LM Studio <https://lmstudio.ai/docs/developer/openai-compat>
 /// - llama.cpp <https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md>
 /// - vLLM <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>
-const USUAL: [Place; 4] = [
-    Place { program: "Ollama", port: 11_434 },
-    Place { program: "LM Studio", port: 1_234 },
-    Place { program: "llama.cpp", port: 8_080 },
-    Place { program: "vLLM", port: 8_000 },
-];
+const USUAL: [Place; 4] = [("Ollama", 11_434), ("LM Studio", 1_234), ("llama.cpp", 8_080), ("vLLM", 8_000)];
 
 /// A server that lists models. Whether it is the program that usually listens there, nobody says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +48,7 @@ async fn servers_at(places: &[Place]) -> Vec<LocalServer> {
     join_all(places.iter().map(|place| server_at(&client, *place))).await.into_iter().flatten().collect()
 }
 
-async fn server_at(client: &reqwest::Client, Place { program, port }: Place) -> Option<LocalServer> {
+async fn server_at(client: &reqwest::Client, (program, port): Place) -> Option<LocalServer> {
     let base_url = format!("http://127.0.0.1:{port}/v1");
     let request = client.get(format!("{base_url}/models")).header(ACCEPT, "application/json");
     let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
@@ -125,7 +115,7 @@ mod tests {
                 }
             }
         });
-        (Place { program: "a server", port }, requests)
+        (("a server", port), requests)
     }
 
     /// The models that a server is found to have.
@@ -140,8 +130,8 @@ mod tests {
         let (place, requests) = serving(ok(LIST)).await;
         // A port where nobody listens any more.
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let Place { program, port } = place;
-        let found = servers_at(&[Place { program: "gone", port: gone }, place]).await;
+        let (program, port) = place;
+        let found = servers_at(&[("gone", gone), place]).await;
         let models = vec!["model-a".to_owned(), "model-b".to_owned()];
         assert_eq!(found, [LocalServer { program, base_url: format!("http://127.0.0.1:{port}/v1"), models }]);
         let requests = requests.lock().unwrap();
@@ -165,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn no_redirect_is_followed() {
         let (there, asked) = serving(ok(LIST)).await;
-        let to = format!("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:{}/v1/models\r\n\r\n", there.port);
+        let to = format!("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:{}/v1/models\r\n\r\n", there.1);
         assert_eq!(models(Act::Send(to)).await, None);
         assert!(asked.lock().unwrap().is_empty());
     }

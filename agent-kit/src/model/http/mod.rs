@@ -32,7 +32,6 @@ use reqwest::{Response, Url};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::Head;
 
 use super::dialects::Dialect;
 use super::prompt_cache::{CacheRetention, PromptCache};
@@ -116,7 +115,6 @@ impl Default for HttpSettings {
     }
 }
 
-/// Why a provider cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error("the base URL is not an http or https address: {0}")]
@@ -131,7 +129,6 @@ pub enum SettingsError {
     Client(String),
 }
 
-/// A provider over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpModel {
     http: reqwest::Client,
@@ -149,7 +146,6 @@ pub struct HttpModel {
 #[derive(Debug)]
 struct AmendedRequest {
     head: Digest,
-    /// The chain of its conversation.
     chain: Digest,
     form: Form,
 }
@@ -214,20 +210,18 @@ impl HttpModel {
         Outgoing { call, provider: name, dialect: &self.dialect, prompt_cache, prompt_cache_retention, form }
     }
 
-    fn url(&self, head: &Head) -> Result<Url, Fault> {
-        let base = self.settings.base_url.trim_end_matches('/');
-        let url = Url::parse(&self.settings.protocol.url(base, head));
-        let url = url.map_err(|error| {
-            protocol::refused(format!("the model {} makes no address: {error}", refusal::excerpt(&head.model)))
-        })?;
-        Ok(self.with_query(url))
+    fn base(&self) -> &str {
+        self.settings.base_url.trim_end_matches('/')
     }
 
-    fn with_query(&self, mut url: Url) -> Url {
+    /// An address with the query of the settings; `why` tells what makes none.
+    fn address(&self, url: &str, why: impl Fn() -> String) -> Result<Url, Fault> {
+        let url = Url::parse(url).map_err(|error| protocol::refused(format!("{}: {error}", why())));
+        let mut url = url?;
         if !self.settings.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.settings.query);
         }
-        url
+        Ok(url)
     }
 
     /// The ids of the models that the server lists, in its order: at least one.
@@ -246,9 +240,7 @@ impl HttpModel {
     }
 
     async fn listed(&self, clock: &mut Clock<'_>) -> Result<Vec<String>, Fault> {
-        let base = self.settings.base_url.trim_end_matches('/');
-        let url = Url::parse(&self.settings.protocol.models_url(base));
-        let url = self.with_query(url.map_err(|error| protocol::refused(format!("no address: {error}")))?);
+        let url = self.address(&self.settings.protocol.models_url(self.base()), || "no address".to_owned())?;
         let mut headers = self.headers.clone();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -263,7 +255,9 @@ impl HttpModel {
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let mut clock = Clock::new(&self.settings, call.time_left);
-        let (url, protocol) = (self.url(&call.head)?, self.settings.protocol);
+        let (head, protocol) = (&call.head, self.settings.protocol);
+        let no_address = || format!("the model {} makes no address", refusal::excerpt(&head.model));
+        let url = self.address(&protocol.url(self.base(), head), no_address)?;
         let first_form = self.first_form(call);
         let mut form = first_form;
         let response = loop {
@@ -283,16 +277,19 @@ impl HttpModel {
             form = protocol.amended(&outgoing, &refusal).ok_or_else(|| self.fault(&refusal))?;
         };
         let outgoing = self.outgoing(call, form);
-        match ContentType::of(&response, &self.redactor) {
-            ContentType::EventStream => self.read_stream(response, &mut clock, &outgoing, deltas).await,
-            ContentType::Json => self.read_whole(response, &mut clock, &outgoing, deltas).await,
-            ContentType::Other(kind) => Err(unreadable(format!(
-                "the provider answered with {kind}, not with an event stream; is the base URL right?"
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
+        match kind.to_ascii_lowercase().as_str() {
+            // Without a content type it is a stream, as requested.
+            "text/event-stream" | "" => self.read_stream(response, &mut clock, &outgoing, deltas).await,
+            "application/json" => self.read_whole(response, &mut clock, &outgoing, deltas).await,
+            _ => Err(unreadable(format!(
+                "the provider answered with {}, not with an event stream; is the base URL right?",
+                refusal::words(&kind, &self.redactor)
             ))),
         }
     }
 
-    /// Reads a stream of events until its end or `[DONE]`.
     async fn read_stream(
         &self,
         mut response: Response,
@@ -304,7 +301,7 @@ impl HttpModel {
         let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES), whole_max_bytes(max_bytes));
         let mut assembly = self.settings.protocol.assembly(max_bytes);
         let read = self.read_events(&mut response, clock, (&mut reader, &mut *assembly), deltas).await;
-        let usage = assembly.usage();
+        let usage = assembly.progress().usage;
         let answer = read.and_then(|()| assembly.complete(request, cut(reader.read_bytes(), None)));
         answer.map_err(|fault| fault.with_usage(usage))
     }
@@ -322,7 +319,7 @@ impl HttpModel {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
                 // With its finish reason the reply is complete, however the connection ends.
-                Err(_) if assembly.is_finished() => return Ok(()),
+                Err(_) if assembly.finish().is_some() => return Ok(()),
                 Err(error) => return Err(cut(reader.read_bytes(), Some(&error))),
             };
             let read = reader.push(&chunk, &mut events);
@@ -343,7 +340,7 @@ impl HttpModel {
                 sse::Error::NotUtf8 => unreadable(error.to_string()),
                 _ => too_large(error.to_string()),
             })?;
-            clock.pause(deltas.reserve(assembly.said_bytes() + reader.pending_bytes())).await;
+            clock.pause(deltas.reserve(assembly.progress().said_bytes + reader.pending_bytes())).await;
         }
     }
 
@@ -361,7 +358,7 @@ impl HttpModel {
         deltas.event(&body);
         let mut assembly = self.settings.protocol.assembly(max_bytes);
         let text = assembly.take(&body, &self.redactor);
-        let usage = assembly.usage();
+        let usage = assembly.progress().usage;
         let no_reply = unreadable("the provider answered with JSON that is no completion".to_owned());
         let answer = text.and_then(|text| Ok((text, assembly.complete(request, no_reply)?)));
         let (text, answer) = answer.map_err(|fault| fault.with_usage(usage))?;
@@ -439,34 +436,28 @@ fn client(settings: &HttpSettings, url: &Url) -> reqwest::ClientBuilder {
 }
 
 /// Adds the header of a key, which no log shows.
-pub(super) fn insert_key(headers: &mut HeaderMap, name: HeaderName, mut value: HeaderValue) {
+fn insert_key(headers: &mut HeaderMap, name: HeaderName, mut value: HeaderValue) {
     value.set_sensitive(true);
     headers.insert(name, value);
+}
+
+/// Adds the header `name` with the key, if there is one.
+pub(super) fn with_key(
+    mut headers: HeaderMap,
+    name: &'static str,
+    key: Option<&Secret>,
+) -> Result<HeaderMap, SettingsError> {
+    if let Some(key) = key {
+        let value = HeaderValue::from_str(&key.value).map_err(|_| SettingsError::Key(key.name.clone()))?;
+        insert_key(&mut headers, HeaderName::from_static(name), value);
+    }
+    Ok(headers)
 }
 
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-enum ContentType {
-    EventStream,
-    Json,
-    Other(String),
-}
-
-impl ContentType {
-    fn of(response: &Response, redactor: &Redactor) -> Self {
-        let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = header.split(';').next().unwrap_or_default().trim();
-        match kind.to_ascii_lowercase().as_str() {
-            // Without a content type it is a stream, as requested.
-            "text/event-stream" | "" => Self::EventStream,
-            "application/json" => Self::Json,
-            _ => Self::Other(refusal::words(kind, redactor)),
-        }
-    }
 }
 
 /// Reads a body that is one piece: `what` it is and the maximum bytes of it are given.

@@ -54,7 +54,6 @@ impl Refusal {
         Self { status, body, retry_after_ms }
     }
 
-    /// The fault of the attempt.
     pub(super) fn fault(&self, redactor: &Redactor) -> Fault {
         let usage = openai_chat::usage::of_body(&self.body);
         let fault = of_status(self.status, &self.body, redactor).with_usage(usage);

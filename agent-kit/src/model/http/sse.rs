@@ -3,7 +3,6 @@
 //! Laws: the events do not depend on how the bytes are cut into chunks; each byte is read a fixed number of times; at
 //! most one event is kept, and lines, events and the whole stream have size limits.
 
-/// Why an event stream cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(in crate::model) enum Error {
     #[error("an event of the stream is longer than {0} bytes")]
@@ -17,7 +16,7 @@ pub(in crate::model) enum Error {
 /// The longest line whose memory is used again for the next.
 const MAX_SPARE_BYTES: usize = 64 << 10;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::model) struct Reader {
     max_bytes: usize,
     max_event_bytes: usize,
@@ -25,15 +24,14 @@ pub(in crate::model) struct Reader {
     line: Vec<u8>,
     /// The last byte was a carriage return, so a line feed belongs to the same line end.
     after_return: bool,
-    first_line: bool,
+    after_first_line: bool,
     data: Option<String>,
 }
 
 impl Reader {
     /// Reads a stream of at most `max_bytes`, with events of at most `max_event_bytes`.
     pub(in crate::model) fn new(max_bytes: usize, max_event_bytes: usize) -> Self {
-        let (read_bytes, line, after_return, first_line, data) = (0, Vec::new(), false, true, None);
-        Self { max_bytes, max_event_bytes, read_bytes, line, after_return, first_line, data }
+        Self { max_bytes, max_event_bytes, ..Self::default() }
     }
 
     /// The bytes that wait for the end of their event.
@@ -74,8 +72,8 @@ impl Reader {
     fn end_line(&mut self, events: &mut Vec<String>) -> Result<(), Error> {
         let mut line = std::mem::take(&mut self.line);
         let text = std::str::from_utf8(&line).map_err(|_| Error::NotUtf8)?;
-        let text = if self.first_line { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
-        self.first_line = false;
+        let is_later = std::mem::replace(&mut self.after_first_line, true);
+        let text = if is_later { text } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
         if text.is_empty() {
             events.extend(self.data.take());
         } else if let Some(value) = data_of(text) {

@@ -9,8 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::model::openai_chat::request_body;
-use crate::model::test_call;
+use crate::model::{test_call, test_outgoing};
 
 const KEY: &str = "sk-secret-0123456789";
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n";
@@ -175,7 +174,7 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
     );
     assert_eq!(asked.deltas, "One two");
     let (head, body) = asked.request.split_once("\r\n\r\n").unwrap();
-    assert_eq!(body.as_bytes(), request_body(&test_call()).unwrap());
+    assert_eq!(body.as_bytes(), protocol::COMMON.body(&test_outgoing(&test_call())).unwrap());
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{head}");
 }
@@ -183,7 +182,7 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
 #[tokio::test]
 async fn a_key_is_sent_where_the_operator_says_so_and_not_to_a_server_that_may_refuse_it() {
     let answer = || Act::text(format!("{EVENTS}{}", chunk(r#"{"content":"One"}"#, "\"stop\"")));
-    let plain = request_body(&test_call()).unwrap();
+    let plain = protocol::COMMON.body(&test_outgoing(&test_call())).unwrap();
     let asked = ask_with(answer(), |settings| settings.prompt_cache = PromptCache::Key).await;
     let (_, body) = asked.request.split_once("\r\n\r\n").unwrap();
     assert!(

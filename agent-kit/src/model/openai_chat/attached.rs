@@ -1,6 +1,6 @@
 //! What a server attaches to a message or a call for its own use, and wants back within the turn.
 //!
-//! It is kept as an [`Opaque`] part, in front of what it belongs to, and goes back only to the model of the provider that
+//! It is kept as an [`Opaque`](rondo_protocol::message::Opaque) part, in front of what it belongs to, and goes back only to the model of the provider that
 //! sent it: signatures and encrypted reasoning hold for no other.
 //!
 //! Sources: `extra_content` of Gemini (<https://ai.google.dev/gemini-api/docs/thought-signatures>), `reasoning_details` of
@@ -9,11 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use rondo_protocol::message::{Opaque, Part};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::model::opaque;
+use crate::model::opaque::Kept;
 
 /// The members that belong to a message or a call, as they came.
 pub(super) type Members = BTreeMap<String, Box<RawValue>>;
@@ -29,13 +28,4 @@ pub(super) enum Attached {
     Call(Members),
 }
 
-impl Attached {
-    pub(super) fn part(&self, origin: &str, text: String) -> Part {
-        opaque::keep(self, origin, text)
-    }
-
-    /// What a part keeps for `origin`.
-    pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
-        opaque::kept(opaque, origin)
-    }
-}
+impl Kept for Attached {}

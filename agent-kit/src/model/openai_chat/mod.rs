@@ -15,21 +15,19 @@ mod think;
 pub(super) mod usage;
 
 use async_openai::config::{Config, OpenAIConfig};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use rondo_protocol::call::{Fault, ModelAnswer};
 use rondo_protocol::message::Parts;
 use rondo_protocol::object::{Finish, Head, ModelReply};
 use serde_json::Value;
 
-use super::http::{Refusal, SettingsError, refusal};
-use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use super::http::{Refusal, SettingsError, refusal, with_key};
+use super::protocol::{Assembly, Form, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
 pub(super) use models::refused;
-pub(super) use reply::{arguments, number, text, word};
-pub use request::request_body;
+pub(super) use reply::arguments;
 
-/// The protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiChat;
 
@@ -73,11 +71,11 @@ impl Protocol for OpenAiChat {
     }
 
     /// Only the server knows which name of the ceiling it takes.
-    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
         let has_ceiling = request.call.head.parameters.0.contains_key("max_output_tokens");
         let name = request::dialect(request).output_ceiling;
         let is_its_name = matches!(refusal.status, 400 | 422) && refusal::refuses_parameter(&refusal.body, name);
-        (has_ceiling && is_its_name).then_some(Amendment::OtherCeiling)
+        (has_ceiling && is_its_name).then_some(Form { has_other_ceiling: true, ..request.form })
     }
 
     fn refuses(&self, model: &str) -> &'static [&'static str] {
@@ -89,27 +87,15 @@ impl Protocol for OpenAiChat {
     }
 }
 
-/// The headers of OpenAI's client. Refuses a key that no header can contain, because the configuration would panic.
+/// The headers of OpenAI's client, whose configuration would panic for a key that no header can contain.
 pub(super) fn bearer(key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
-    let config = OpenAIConfig::new().with_org_id("").with_project_id("");
-    let config = match key {
-        Some(key) => {
-            if HeaderValue::from_str(&format!("Bearer {}", key.value)).is_err() {
-                return Err(SettingsError::Key(key.name.clone()));
-            }
-            config.with_api_key(&key.value)
-        }
-        // Without an explicit key the configuration would take one from the environment.
-        None => config.with_api_key(""),
-    };
-    let mut headers = config.headers();
-    match headers.get_mut(AUTHORIZATION) {
-        Some(authorization) if key.is_some() => authorization.set_sensitive(true),
-        _ => {
-            headers.remove(AUTHORIZATION);
-        }
+    // Without an explicit key the configuration would take one from the environment.
+    let mut headers = OpenAIConfig::new().with_org_id("").with_project_id("").with_api_key("").headers();
+    if key.is_none() {
+        headers.remove(AUTHORIZATION);
     }
-    Ok(headers)
+    let bearer = |key: &Secret| Secret { name: key.name.clone(), value: format!("Bearer {}", key.value) };
+    with_key(headers, "authorization", key.map(bearer).as_ref())
 }
 
 /// The reply of a model whose call of a tool the server could not read: the model's slip, which it is told of. Groq refuses

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rondo_protocol::call::{Fault, ModelAnswer};
+use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Part, Parts, ToolUse};
-use rondo_protocol::object::{Finish, ModelReply, Usage};
+use rondo_protocol::object::Finish;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
 use super::usage;
-use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, given, items, number, text, word};
 use crate::model::http::refusal;
-use crate::model::opaque;
+use crate::model::opaque::{self, Kept as _};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -26,24 +26,20 @@ const MAX_CONTENT_DEPTH: usize = 4;
 /// the type that it should be is read as far as it can be.
 #[derive(Deserialize)]
 struct Chunk<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     choices: Option<Items<Choice<'a>>>,
-    #[serde(default, borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow, alias = "message")]
+    #[serde(alias = "message")]
     delta: Option<Delta<'a>>,
-    #[serde(default, borrow)]
     finish_reason: Option<&'a RawValue>,
     /// Moonshot counts here (<https://platform.moonshot.ai/docs/api/chat>).
-    #[serde(default, borrow)]
     usage: Option<&'a RawValue>,
 }
 
@@ -52,17 +48,11 @@ struct Delta<'a> {
     /// A text, or a list of parts with text or thoughts.
     #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
-    #[serde(borrow)]
     refusal: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_calls: Option<Items<ToolDelta<'a>>>,
 }
 
@@ -73,9 +63,7 @@ struct ContentPart<'a> {
     r#type: Cow<'a, str>,
     #[serde(borrow)]
     text: Option<&'a RawValue>,
-    #[serde(borrow)]
     refusal: Option<&'a RawValue>,
-    #[serde(borrow)]
     thinking: Option<&'a RawValue>,
 }
 
@@ -83,11 +71,8 @@ struct ContentPart<'a> {
 struct ToolDelta<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
     function: Option<FunctionDelta<'a>>,
-    #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
 }
 
@@ -95,7 +80,6 @@ struct ToolDelta<'a> {
 struct FunctionDelta<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
@@ -173,9 +157,9 @@ struct Asked {
     extra_content: Option<Box<RawValue>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reply {
-    budget: Budget,
+    progress: Progress,
     text: String,
     shown: Shown,
     reasoning: String,
@@ -184,36 +168,18 @@ pub(super) struct Reply {
     details: Vec<Detail>,
     extra_content: Option<Box<RawValue>>,
     tool_calls: Vec<(u64, Asked)>,
-    finish: Option<Finish>,
-    /// The fault of a finish reason that is not known; what it cost may follow.
-    unknown_finish: Option<Fault>,
-    usage: Option<Usage>,
 }
 
 impl Reply {
-    /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self {
-            budget: Budget::new(max_bytes),
-            text: String::new(),
-            shown: Shown::default(),
-            reasoning: String::new(),
-            reasoning_member: None,
-            details: Vec::new(),
-            extra_content: None,
-            tool_calls: Vec::new(),
-            finish: None,
-            unknown_finish: None,
-            usage: None,
-        }
+        Self { progress: Progress::new(max_bytes), ..Self::default() }
     }
 
     /// Adds a text, a part or a list of parts.
     fn take_content(&mut self, content: Option<&RawValue>, is_thought: bool, depth: usize) -> Result<(), Fault> {
         let Some(json) = content.map(RawValue::get).filter(|_| depth <= MAX_CONTENT_DEPTH) else { return Ok(()) };
         if json.starts_with('[') {
-            let parts: Items<&RawValue> = serde_json::from_str(json).map_err(|error| too_large(error.to_string()))?;
-            return parts.0.into_iter().try_for_each(|part| self.take_content(Some(part), is_thought, depth + 1));
+            return items(json)?.into_iter().try_for_each(|part| self.take_content(Some(part), is_thought, depth + 1));
         }
         if json.starts_with('{') {
             let Ok(part) = serde_json::from_str::<ContentPart<'_>>(json) else { return Ok(()) };
@@ -223,7 +189,7 @@ impl Reply {
             return self.take_content(part.refusal, is_thought, depth + 1);
         }
         let Some(text) = text(content) else { return Ok(()) };
-        self.budget.take(text.len())?;
+        self.progress.take(text.len())?;
         if is_thought { &mut self.reasoning } else { &mut self.text }.push_str(&text);
         Ok(())
     }
@@ -242,10 +208,8 @@ impl Reply {
     /// the one that it continues, and its texts are added.
     fn take_details(&mut self, details: Option<&RawValue>) -> Result<(), Fault> {
         let Some(details) = details.filter(|details| details.get().starts_with('[')) else { return Ok(()) };
-        self.budget.take(details.get().len())?;
-        let pieces: Items<&RawValue> =
-            serde_json::from_str(details.get()).map_err(|error| too_large(error.to_string()))?;
-        for piece in pieces.0.into_iter().filter(|piece| piece.get().starts_with('{')) {
+        self.progress.take(details.get().len())?;
+        for piece in items(details.get())?.into_iter().filter(|piece| piece.get().starts_with('{')) {
             let piece: Detail = serde_json::from_str(piece.get()).map_err(|error| too_large(error.to_string()))?;
             let is_whole = piece.member("type") == Some("\"reasoning.encrypted\"");
             let is_same = |last: &Detail, key| last.member(key) == piece.member(key);
@@ -260,23 +224,14 @@ impl Reply {
         Ok(())
     }
 
-    /// The last figures count: some servers repeat them as they grow.
-    fn take_usage(&mut self, counted: Option<&RawValue>) {
-        if let Some(usage) = counted.and_then(|counted| usage::read(counted.get())) {
-            self.usage = Some(usage);
-        }
-    }
-
     fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
         let id = word(delta.id).unwrap_or_default();
         let (name, added) = match delta.function {
             Some(function) => (word(function.name).unwrap_or_default(), arguments(function.arguments)?),
             None => (String::new(), Cow::Borrowed("")),
         };
-        let extra_content = delta.extra_content.filter(|extra| extra.get() != "null");
-        let extra_bytes = extra_content.map_or(0, |extra| extra.get().len());
-        self.budget
-            .take(id.len().saturating_add(name.len()).saturating_add(added.len()).saturating_add(extra_bytes))?;
+        let extra = given(delta.extra_content);
+        self.progress.take([id.as_str(), &name, &added, extra.map_or("", RawValue::get)].map(str::len).iter().sum())?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
         let index = number(delta.index).or(last).unwrap_or(0);
         // Some servers give every call the same index, or none; a different id then means a different call.
@@ -285,9 +240,7 @@ impl Reply {
         let last = self.tool_calls.iter().rposition(|(at, _)| *at == index);
         let known = last.filter(|at| self.tool_calls.get(*at).is_some_and(continues));
         if known.is_none() {
-            if self.tool_calls.len() >= MAX_TOOL_CALLS {
-                return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
-            }
+            self.progress.take_call()?;
             self.tool_calls.push((index, Asked::default()));
         }
         let place = known.unwrap_or(self.tool_calls.len() - 1);
@@ -299,7 +252,7 @@ impl Reply {
             asked.name = name;
         }
         asked.arguments.push_str(&added);
-        if let Some(extra) = extra_content {
+        if let Some(extra) = extra {
             asked.extra_content = Some(extra.to_owned());
         }
         Ok(())
@@ -309,8 +262,9 @@ impl Reply {
 impl Assembly for Reply {
     fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let chunk: Chunk<'_> = refusal::event(json, redactor)?;
-        self.take_usage(chunk.usage);
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+        // Some servers repeat the figures as they grow.
+        self.progress.count(chunk.usage.and_then(|counted| usage::read(counted.get())));
+        if let Some(error) = given(chunk.error) {
             return Err(refusal::of_error(error.get(), redactor));
         }
         let before = self.text.len();
@@ -318,13 +272,9 @@ impl Assembly for Reply {
         let is_first = |choice: &Choice<'_>| number(choice.index).unwrap_or(0) == 0;
         for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(is_first) {
             if let Some(reason) = word(choice.finish_reason).filter(|reason| !reason.is_empty()) {
-                self.finish = known_finish(&reason);
-                self.unknown_finish = self.finish.is_none().then(|| {
-                    let reason = refusal::words(&reason, redactor);
-                    unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
-                });
+                self.progress.end(known_finish(&reason), "finish reason", &reason, redactor);
             }
-            self.take_usage(choice.usage);
+            self.progress.count(choice.usage.and_then(|counted| usage::read(counted.get())));
             let Some(delta) = choice.delta else { continue };
             self.take_content(delta.content, false, 0)?;
             // A refusal arrives instead of an answer and counts as the role's answer.
@@ -332,8 +282,8 @@ impl Assembly for Reply {
             self.take_reasoning("reasoning_content", delta.reasoning_content)?;
             self.take_reasoning("reasoning", delta.reasoning)?;
             self.take_details(delta.reasoning_details)?;
-            if let Some(extra) = delta.extra_content.filter(|extra| extra.get() != "null") {
-                self.budget.take(extra.get().len())?;
+            if let Some(extra) = given(delta.extra_content) {
+                self.progress.take(extra.get().len())?;
                 self.extra_content = Some(extra.to_owned());
             }
             for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
@@ -343,21 +293,12 @@ impl Assembly for Reply {
         Ok(self.shown.added(&self.text, before).to_owned())
     }
 
-    fn said_bytes(&self) -> usize {
-        self.budget.said_bytes()
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    fn is_finished(&self) -> bool {
-        self.finish.is_some() || self.unknown_finish.is_some()
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        self.usage
-    }
-
-    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
+    fn parts(self: Box<Self>, request: &Outgoing<'_>) -> Parts {
         let origin = &opaque::origin(request.provider, &request.call.head.model);
-        let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or(incomplete)) };
         let extra = |extra: Box<RawValue>| Members::from([("extra_content".to_owned(), extra)]);
         let (mut parts, has_details) = (Parts::default(), !self.details.is_empty());
         // The API has one field for each of these and does not define their order.
@@ -384,26 +325,10 @@ impl Assembly for Reply {
             if let Some(attached) = extra_content.map(extra) {
                 parts.push(Attached::Call(attached).part(origin, String::new()));
             }
-            let id = if id.is_empty() { format!("call_{}_{at}", request.call.ordinal) } else { id };
-            parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
+            parts.push(Part::ToolCall(ToolUse { arguments, id: request.call_id(id, at), name }));
         }
-        Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage: self.usage, cost_usd: None })
+        parts
     }
-}
-
-/// A text, if it is one.
-pub(in crate::model) fn text(json: Option<&RawValue>) -> Option<String> {
-    serde_json::from_str(json?.get()).ok()
-}
-
-/// A word that may be written as a number.
-pub(in crate::model) fn word(json: Option<&RawValue>) -> Option<String> {
-    text(json).or_else(|| json.filter(|json| number(Some(json)).is_some()).map(|json| json.get().to_owned()))
-}
-
-/// A number that may be written as a text.
-pub(in crate::model) fn number(json: Option<&RawValue>) -> Option<u64> {
-    json?.get().trim_matches('"').parse().ok()
 }
 
 /// The text of a call's arguments. The API sends it as a JSON string; some servers send the object itself.
@@ -434,14 +359,16 @@ fn known_finish(word: &str) -> Option<Finish> {
 
 #[cfg(test)]
 mod tests {
-    use rondo_protocol::call::{FaultClass, ModelCall};
+    use rondo_protocol::call::{FaultClass, ModelAnswer, ModelCall};
     use rondo_protocol::diagnostic::Code;
+    use rondo_protocol::object::Usage;
 
     use super::*;
+    use crate::model::bounded::MAX_TOOL_CALLS;
     use crate::model::{test_call, test_outgoing};
 
     fn assembled(chunks: &[&str]) -> Result<ModelAnswer, Fault> {
-        let mut reply = Box::new(Reply::new(1 << 20));
+        let mut reply: Box<dyn Assembly> = Box::new(Reply::new(1 << 20));
         for chunk in chunks {
             reply.take(chunk, &Redactor::default())?;
         }

@@ -14,40 +14,23 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, ModelCall};
-use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
-use rondo_protocol::object::ToolSpec;
+use rondo_protocol::call::Fault;
+use rondo_protocol::message::{Message, Part, Speaker};
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::ser::Serializer;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::OpenAiChat;
 use super::attached::{Attached, Members};
-use crate::model::dialects::{CallIds, Dialect};
-use crate::model::opaque;
-use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention, PromptCache};
-use crate::model::protocol::{Form, NO_ANSWER, Outgoing, data_url, raw_json, refused};
-use crate::model::response_format::{ANY_OBJECT, takes_strict};
+use crate::model::dialects::Dialect;
+use crate::model::opaque::{self, Kept as _};
+use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
+use crate::model::protocol::{NO_ANSWER, Outgoing, base64, data_url, refused, tools_by_name, written};
+use crate::model::response_format::NamedSchema;
 
 /// Stands in front of the files of tools' results.
 const OF_TOOLS: &str = "These files are part of the results of the tools above, in their order.";
-
-/// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
-///
-/// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
-/// format are sent byte for byte as in the head; the schema of any object is sent as `json_object`. The parameter
-/// `max_output_tokens` is sent as `max_completion_tokens`, which OpenAI requires for its newer models and llama.cpp
-/// accepts too; the others keep their names but where a [`Dialect`] has another.
-///
-/// # Errors
-/// A refused request when a schema of the head is not JSON.
-pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
-    let (dialect, prompt_cache, prompt_cache_retention) = (&Dialect::at(""), PromptCache::Off, None);
-    body(&Outgoing { call, provider: "", dialect, prompt_cache, prompt_cache_retention, form: Form::default() })
-}
 
 /// The dialect of a request in its form.
 pub(super) fn dialect(request: &Outgoing<'_>) -> Dialect {
@@ -55,18 +38,24 @@ pub(super) fn dialect(request: &Outgoing<'_>) -> Dialect {
     if form.has_other_ceiling { dialect.with_other_ceiling() } else { **dialect }
 }
 
-/// The bytes sent, with the fields that ask the provider to cache the prefix.
+/// The exact bytes sent: the same for equal heads and messages, with the fields that ask the provider to cache the prefix.
+///
+/// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
+/// format are sent byte for byte as in the head; the schema of any object is sent as `json_object`. The parameter
+/// `max_output_tokens` is sent as `max_completion_tokens`, which OpenAI requires for its newer models and llama.cpp
+/// accepts too; the others keep their names but where a [`Dialect`] has another.
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
-    let Outgoing { call, provider, prompt_cache, prompt_cache_retention, .. } = request;
+    let Outgoing { call, provider, .. } = request;
     let dialect = &dialect(request);
-    let cache = CacheRequest::of(call, dialect, *prompt_cache, *prompt_cache_retention);
+    let cache = CacheRequest::of(request, dialect);
     let head = &call.head;
-    let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
-    tools.sort_by_key(|tool| tool.function.name);
+    let tools = tools_by_name(head)?.into_iter().map(|(tool, parameters)| {
+        let function = Function { name: &tool.name, description: &tool.description, parameters };
+        WireTool { r#type: "function", function }
+    });
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(call.conversation.messages().len() + 1);
     if !head.system.is_empty() {
-        let content = Some(Content::Text(Cow::Borrowed(&head.system)));
-        messages.push(WireMessage { content, ..WireMessage::of("system") });
+        messages.push(WireMessage::said("system", &head.system));
     }
     let origin = opaque::origin(provider, &head.model);
     let (mut before, mut of_tools) = (None, Vec::new());
@@ -82,8 +71,7 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
             Some(last) if last.may_take(&message) => last.take(message),
             // An empty answer to a tool's result is no message; what follows it is no answer either.
             Some(_) if speakers == (Some(Speaker::Tool), Speaker::User) => {
-                let content = Some(Content::Text(Cow::Borrowed(NO_ANSWER)));
-                messages.extend([WireMessage { content, ..WireMessage::of("assistant") }, message]);
+                messages.extend([WireMessage::said("assistant", NO_ANSWER), message]);
             }
             _ => messages.push(message),
         }
@@ -95,15 +83,15 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let body = Body {
         model: &head.model,
         messages,
-        tools,
-        response_format: head.response_format.as_deref().map(WireFormat::new).transpose()?,
+        tools: tools.collect(),
+        response_format: head.response_format.as_deref().map(WireFormat::of).transpose()?,
         parameters: Parameters { given: &head.parameters.0, dialect },
         stream: true,
         stream_options: dialect.takes_stream_options.then_some(StreamOptions { include_usage: true }),
         prompt_cache_key: cache.key.as_deref(),
         prompt_cache_retention: cache.retention.map(CacheRetention::word),
     };
-    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+    written(&body)
 }
 
 /// Marks the blocks up to which a prefix is cached: at most three, where Anthropic's models accept four
@@ -169,20 +157,15 @@ struct Parameters<'a> {
 
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.given.len()))?;
-        for (name, value) in self.given {
-            let name = match name.as_str() {
-                "max_output_tokens" => self.dialect.output_ceiling,
-                "seed" => self.dialect.seed,
-                name => name,
-            };
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        serializer.collect_map(self.given.iter().map(|(name, value)| match name.as_str() {
+            "max_output_tokens" => (self.dialect.output_ceiling, value),
+            "seed" => (self.dialect.seed, value),
+            name => (name, value),
+        }))
     }
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct WireMessage<'a> {
     role: &'static str,
     content: Option<Content<'a>>,
@@ -198,21 +181,14 @@ struct WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
-    fn of(role: &'static str) -> Self {
-        Self {
-            role,
-            content: None,
-            attached: Members::new(),
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            of_tool: Vec::new(),
-        }
+    fn said(role: &'static str, text: &'a str) -> Self {
+        Self { role, content: Some(Content::Text(Cow::Borrowed(text))), ..Self::default() }
     }
 
     /// The message with the files of tools' results, if there are any.
     fn of_files(files: Vec<ContentPart<'a>>) -> Option<Self> {
-        let content = Some(Content::new(Cow::Borrowed(OF_TOOLS), files));
-        matches!(content, Some(Content::Parts(_))).then_some(Self { content, ..Self::of("user") })
+        let content = |files| Some(Content::new(Cow::Borrowed(OF_TOOLS), files));
+        (!files.is_empty()).then(|| Self { role: "user", content: content(files), ..Self::default() })
     }
 
     fn new(message: &'a Message, origin: &str, request: &Outgoing<'_>, dialect: &Dialect) -> Result<Self, Fault> {
@@ -238,7 +214,9 @@ impl<'a> WireMessage<'a> {
                     let foreign = dialect.foreign_call.filter(|_| own.is_empty() && tool_calls.is_empty());
                     let foreign = foreign.and_then(|json| RawValue::from_string(json.to_owned()).ok());
                     let attached = foreign.map(|extra| [("extra_content".to_owned(), extra)].into()).unwrap_or(own);
-                    tool_calls.push(WireToolUse::new(tool, attached, dialect.call_ids));
+                    let function = UsedFunction { name: &tool.name, arguments: &tool.arguments };
+                    let id = dialect.call_ids.fit(&tool.id);
+                    tool_calls.push(WireToolUse { id, r#type: "function", function, attached });
                 }
                 Part::Text { .. } | Part::ToolResult { .. } => {}
             }
@@ -334,7 +312,7 @@ impl<'a> ContentPart<'a> {
             image if image.starts_with("image/") => Self::ImageUrl { image_url: ImageUrl { url: data_url() } },
             "audio/wav" | "audio/mpeg" => {
                 let format = if media_type == "audio/wav" { "wav" } else { "mp3" };
-                Self::InputAudio { input_audio: InputAudio { data: BASE64_STANDARD.encode(bytes), format } }
+                Self::InputAudio { input_audio: InputAudio { data: base64(bytes), format } }
             }
             "application/pdf" => Self::File { file: FileData { filename: name, file_data: data_url() } },
             text if text.starts_with("text/") || text == "application/json" => {
@@ -361,13 +339,6 @@ struct UsedFunction<'a> {
     arguments: &'a str,
 }
 
-impl<'a> WireToolUse<'a> {
-    fn new(tool: &'a ToolUse, attached: Members, ids: CallIds) -> Self {
-        let function = UsedFunction { name: &tool.name, arguments: &tool.arguments };
-        Self { id: ids.fit(&tool.id), r#type: "function", function, attached }
-    }
-}
-
 #[derive(Serialize)]
 struct WireTool<'a> {
     r#type: &'static str,
@@ -381,36 +352,16 @@ struct Function<'a> {
     parameters: &'a RawValue,
 }
 
-impl<'a> WireTool<'a> {
-    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
-        let function = Function { name: &tool.name, description: &tool.description, parameters };
-        Ok(Self { r#type: "function", function })
-    }
-}
-
 #[derive(Serialize)]
-struct WireFormat<'a> {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    json_schema: Option<NamedSchema<'a>>,
-}
-
-#[derive(Serialize)]
-struct NamedSchema<'a> {
-    name: &'static str,
-    strict: bool,
-    schema: &'a RawValue,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireFormat<'a> {
+    JsonObject,
+    JsonSchema { json_schema: NamedSchema<'a> },
 }
 
 impl<'a> WireFormat<'a> {
-    fn new(schema: &'a str) -> Result<Self, Fault> {
-        if schema == ANY_OBJECT {
-            return Ok(Self { r#type: "json_object", json_schema: None });
-        }
-        let strict = takes_strict(schema);
-        let schema = raw_json("the schema of the answer", schema)?;
-        Ok(Self { r#type: "json_schema", json_schema: Some(NamedSchema { name: "answer", strict, schema }) })
+    fn of(schema: &'a str) -> Result<Self, Fault> {
+        Ok(NamedSchema::of(schema)?.map_or(Self::JsonObject, |json_schema| Self::JsonSchema { json_schema }))
     }
 }
 

@@ -23,54 +23,35 @@ const MAX_TOKENS: u64 = 1 << 40;
 /// OpenAI counts reasoning among the completion; xAI beside it (<https://docs.x.ai/docs/guides/reasoning>), which the total
 /// tells.
 pub(super) fn read(json: &str) -> Option<Usage> {
-    read_named(json, &CHAT)
+    read_named(json, "prompt_tokens", "completion_tokens")
 }
 
 /// The usage in the reply of the Responses API, which has other names for the same figures
 /// (<https://platform.openai.com/docs/api-reference/responses/object>).
 pub(in crate::model) fn read_response(json: &str) -> Option<Usage> {
-    read_named(json, &RESPONSES)
+    read_named(json, "input_tokens", "output_tokens")
 }
 
-/// The names of an API's figures.
-struct Names {
-    input: &'static str,
-    input_details: &'static str,
-    output: &'static str,
-    output_details: &'static str,
+/// The figures as JSON, unless they are longer than figures are.
+pub(in crate::model) fn figures(json: &str) -> Option<Value> {
+    let json = Some(json).filter(|json| json.len() <= MAX_USAGE_BYTES)?;
+    serde_json::from_str(json).ok()
 }
 
-const CHAT: Names = Names {
-    input: "prompt_tokens",
-    input_details: "prompt_tokens_details",
-    output: "completion_tokens",
-    output_details: "completion_tokens_details",
-};
-
-const RESPONSES: Names = Names {
-    input: "input_tokens",
-    input_details: "input_tokens_details",
-    output: "output_tokens",
-    output_details: "output_tokens_details",
-};
-
-fn read_named(json: &str, names: &Names) -> Option<Usage> {
-    if json.len() > MAX_USAGE_BYTES {
-        return None;
-    }
-    let usage: Value = serde_json::from_str(json).ok()?;
+fn read_named(json: &str, input: &str, output: &str) -> Option<Usage> {
+    let usage = figures(json)?;
     let count = |name: &str| usage.get(name).and_then(tokens);
-    let detail = |name: &str| usage.get(names.input_details)?.get(name).and_then(tokens);
+    let details = |name: &str| usage.get(format!("{name}_details"));
+    let detail = |name: &str| details(input)?.get(name).and_then(tokens);
     let cached = || ["prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"].into_iter().find_map(count);
     let written = || count("cache_creation_input_tokens");
-    let (prompt_tokens, completion_tokens) = (count(names.input)?, count(names.output)?);
-    let reasoning = usage.get(names.output_details).and_then(|details| details.get("reasoning_tokens"));
-    let reasoning = reasoning.and_then(tokens).unwrap_or(0);
+    let (prompt_tokens, completion_tokens) = (count(input)?, count(output)?);
+    let reasoning = details(output).and_then(|details| details.get("reasoning_tokens")).and_then(tokens).unwrap_or(0);
     let is_beside = count("total_tokens") == Some(prompt_tokens + completion_tokens + reasoning);
     let cached_tokens = detail("cached_tokens").or_else(cached).unwrap_or(0).min(prompt_tokens);
     let written = detail("cache_write_tokens").or_else(written).unwrap_or(0).min(prompt_tokens - cached_tokens);
     // OpenAI splits what is written by how long it is kept.
-    let by_time = usage.get(names.input_details).and_then(|details| details.get("cache_write_tokens_details"));
+    let by_time = details(input).and_then(|details| details.get("cache_write_tokens_details"));
     let written_long = by_time.and_then(|split| split.get("ttl_12h")).and_then(tokens).unwrap_or(0);
     Some(Usage {
         prompt_tokens,

@@ -33,7 +33,6 @@ struct Typed<'a> {
 }
 
 impl Attached {
-    /// What a part keeps for `origin`.
     pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
         let data = &opaque.filter(|opaque| opaque.provider == origin)?.data;
         let members = || {

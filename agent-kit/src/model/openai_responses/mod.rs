@@ -16,7 +16,7 @@ use super::dialects::{self, Dialect};
 use super::http::{Refusal, SettingsError};
 use super::openai_chat::{self, OpenAiChat};
 use super::prompt_cache::{AutoPrefix, PromptCache};
-use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use super::protocol::{Assembly, Form, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
 /// Hosts that are asked in no other protocol: xAI's chat completions are deprecated
@@ -32,7 +32,6 @@ const REFUSED_ITEMS: [&str; 4] = [
     "without its required following item",
 ];
 
-/// The protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAiResponses;
 
@@ -71,9 +70,10 @@ impl Protocol for OpenAiResponses {
     }
 
     /// Encrypted reasoning does not outlive its account, and some servers do not take their own items back.
-    fn amendment(&self, _request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
         let is_of_items = REFUSED_ITEMS.iter().any(|words| refusal.body.contains(words));
-        (matches!(refusal.status, 400 | 404) && is_of_items).then_some(Amendment::WithoutReasoning)
+        (matches!(refusal.status, 400 | 404) && is_of_items)
+            .then_some(Form { is_without_reasoning: true, ..request.form })
     }
 
     fn ignores(&self, _model: &str) -> &'static [&'static str] {
@@ -102,7 +102,7 @@ impl Protocol for OpenAiResponses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::protocol::{self, Form};
+    use crate::model::protocol;
     use crate::model::{test_call, test_outgoing};
 
     #[test]
@@ -137,9 +137,9 @@ mod tests {
             (400, "Unsupported parameter: 'seed'", false),
             (404, "The model `gpt-0` does not exist", false),
         ] {
-            assert_eq!(amendment(status, body).is_some(), is_amended, "{body}");
+            let form = amendment(status, body);
+            assert_eq!(form.is_some_and(|form| form.is_without_reasoning), is_amended, "{body}");
         }
-        assert_eq!(Form::default().with(Amendment::WithoutReasoning).map(|form| form.is_without_reasoning), Some(true));
     }
 
     #[test]

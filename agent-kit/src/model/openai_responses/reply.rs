@@ -5,17 +5,17 @@
 //! place of what its deltas said, and the items of the last event take the place of all if they are more. Only that
 //! event ends a reply: `[DONE]`, which vLLM sends, does not.
 
-use rondo_protocol::call::{Fault, ModelAnswer};
+use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Opaque, Part, Parts, ToolUse};
-use rondo_protocol::object::{Finish, ModelReply, Usage};
+use rondo_protocol::object::Finish;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::attached::Members;
-use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
+use crate::model::bounded::{MAX_ITEMS, Progress, given, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque;
-use crate::model::openai_chat::{arguments, number, text, usage, word};
+use crate::model::openai_chat::{arguments, usage};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -24,19 +24,12 @@ use crate::redact::Redactor;
 struct Event<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
-    #[serde(borrow)]
     output_index: Option<&'a RawValue>,
-    #[serde(borrow)]
     item_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     delta: Option<&'a RawValue>,
-    #[serde(borrow)]
     item: Option<&'a RawValue>,
-    #[serde(borrow)]
     response: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     status: Option<&'a RawValue>,
 }
 
@@ -45,13 +38,9 @@ struct Event<'a> {
 struct Response<'a> {
     #[serde(borrow)]
     status: Option<&'a RawValue>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     incomplete_details: Option<&'a RawValue>,
 }
 
@@ -65,23 +54,14 @@ struct Details<'a> {
 struct WireItem<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
     phase: Option<&'a RawValue>,
-    #[serde(borrow)]
     status: Option<&'a RawValue>,
-    #[serde(borrow)]
     call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     summary: Option<&'a RawValue>,
-    #[serde(borrow)]
     encrypted_content: Option<&'a RawValue>,
 }
 
@@ -90,7 +70,6 @@ struct ContentPart<'a> {
     #[serde(borrow)]
     text: Option<&'a RawValue>,
     /// It arrives instead of an answer and counts as the role's answer.
-    #[serde(borrow)]
     refusal: Option<&'a RawValue>,
 }
 
@@ -177,7 +156,6 @@ impl Item {
     }
 }
 
-/// An item in its place.
 #[derive(Debug)]
 struct Slot {
     /// Its place; llama.cpp leaves it out.
@@ -189,27 +167,15 @@ struct Slot {
     item: Item,
 }
 
-/// How a reply ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Completed,
-    Length,
-    ContentFilter,
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reply {
-    max_bytes: usize,
-    budget: Budget,
+    progress: Progress,
     slots: Vec<Slot>,
-    end: Option<End>,
-    usage: Option<Usage>,
 }
 
 impl Reply {
-    /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, budget: Budget::new(max_bytes), slots: Vec::new(), end: None, usage: None }
+        Self { progress: Progress::new(max_bytes), ..Self::default() }
     }
 
     /// The item that an event belongs to, if it has begun: by its place, else by its id, else the last of its kind. Some
@@ -226,9 +192,8 @@ impl Reply {
         if self.slots.len() >= MAX_ITEMS {
             return Err(too_large(format!("the reply has more than {MAX_ITEMS} items")));
         }
-        let calls = self.slots.iter().filter(|slot| slot.item.kind == Kind::Call).count();
-        if slot.item.kind == Kind::Call && calls >= MAX_TOOL_CALLS {
-            return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
+        if slot.item.kind == Kind::Call {
+            self.progress.take_call()?;
         }
         self.slots.push(slot);
         Ok(())
@@ -241,14 +206,14 @@ impl Reply {
         let Item { kind, call_id, name, members, .. } = read;
         let item = Item { call_id, name, members, ..Item::new(kind) };
         let counted_bytes = item.size_bytes();
-        self.budget.take(counted_bytes)?;
+        self.progress.take(counted_bytes)?;
         self.push(Slot { index: number(event.output_index), id, is_whole: false, counted_bytes, item })
     }
 
     /// Adds to the text of a message or to the arguments of a call.
     fn add(&mut self, event: &Event<'_>, kind: Kind) -> Result<String, Fault> {
         let Some(delta) = text(event.delta) else { return Ok(String::new()) };
-        self.budget.take(delta.len())?;
+        self.progress.take(delta.len())?;
         let (index, id) = (number(event.output_index), word(event.item_id).unwrap_or_default());
         let place = self.begun(index, &id, kind);
         if place.is_none() {
@@ -276,7 +241,7 @@ impl Reply {
         let place = self.begun(index, &id, item.kind);
         let begun = place.and_then(|place| self.slots.get_mut(place));
         let (said, counted_bytes) = begun.as_ref().map_or(("", 0), |slot| (&slot.item.text, slot.counted_bytes));
-        self.budget.take(size_bytes.saturating_sub(counted_bytes))?;
+        self.progress.take(size_bytes.saturating_sub(counted_bytes))?;
         let is_message = item.kind == Kind::Message;
         let unshown = item.text.strip_prefix(said).filter(|_| is_message).unwrap_or_default().to_owned();
         match begun {
@@ -292,9 +257,7 @@ impl Reply {
     /// Takes the end of a reply: the response as it stands then. Returns the text that was not shown.
     fn take_end(&mut self, json: &str, event: Option<&str>, redactor: &Redactor) -> Result<String, Fault> {
         let response: Response<'_> = refusal::event(json, redactor)?;
-        if let Some(usage) = response.usage.and_then(|usage| usage::read_response(usage.get())) {
-            self.usage = Some(usage);
-        }
+        self.progress.count(response.usage.and_then(|usage| usage::read_response(usage.get())));
         let status = text(response.status);
         let status = match (event, status.as_deref()) {
             (None | Some("completed"), Some(status @ ("completed" | "incomplete" | "failed" | "cancelled"))) => status,
@@ -303,22 +266,22 @@ impl Reply {
             (None, _) => return Ok(String::new()),
         };
         let end = match status {
-            "completed" => End::Completed,
+            "completed" => Finish::Stop,
             "incomplete" => incomplete(response.incomplete_details, redactor)?,
             "failed" => return Err(refusal::of_error(response.error.map_or("null", RawValue::get), redactor)),
             _ => return Err(unreadable("the provider cancelled the reply".to_owned())),
         };
         let output = response.output.map(RawValue::get).filter(|output| output.starts_with('[')).unwrap_or("[]");
-        let output: Items<&RawValue> = serde_json::from_str(output).map_err(|error| too_large(error.to_string()))?;
+        let output = items(output)?;
         let shown = self.text();
-        if output.0.len() > self.slots.iter().filter(|slot| slot.is_whole).count() {
+        if output.len() > self.slots.iter().filter(|slot| slot.is_whole).count() {
             self.slots.clear();
-            self.budget = Budget::new(self.max_bytes);
-            for raw in output.0 {
+            self.progress.restart();
+            for raw in output {
                 self.take_item(raw, None, redactor)?;
             }
         }
-        self.end = Some(end);
+        self.progress.end = Some(Ok(end));
         Ok(self.text().strip_prefix(&shown).unwrap_or_default().to_owned())
     }
 
@@ -330,11 +293,11 @@ impl Reply {
 
 impl Assembly for Reply {
     fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
-        if self.end.is_some() {
+        if self.is_closed() {
             return Ok(String::new());
         }
         let event: Event<'_> = refusal::event(json, redactor)?;
-        let error = event.error.filter(|error| error.get() != "null");
+        let error = given(event.error);
         let response = || event.response.map_or("{}", RawValue::get);
         let none = || Ok(String::new());
         match text(event.r#type).unwrap_or_default().as_str() {
@@ -356,25 +319,24 @@ impl Assembly for Reply {
         }
     }
 
-    fn said_bytes(&self) -> usize {
-        self.budget.said_bytes()
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    fn is_finished(&self) -> bool {
-        self.end.is_some()
+    fn finish(&self) -> Option<Result<Finish, Fault>> {
+        let has_calls = self.slots.iter().any(|slot| slot.item.kind == Kind::Call);
+        match &self.progress.end {
+            Some(Ok(Finish::Stop)) if has_calls => Some(Ok(Finish::ToolCalls)),
+            end => end.clone(),
+        }
     }
 
     /// The last event holds what the reply cost, and nothing follows it.
     fn is_closed(&self) -> bool {
-        self.end.is_some()
+        self.progress.end.is_some()
     }
 
-    fn usage(&self) -> Option<Usage> {
-        self.usage
-    }
-
-    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
-        let Some(end) = self.end else { return Err(incomplete) };
+    fn parts(self: Box<Self>, request: &Outgoing<'_>) -> Parts {
         let origin = opaque::origin(request.provider, &request.call.head.model);
         let opaque = |data: String| Opaque { data, provider: origin.clone() };
         let mut slots = self.slots;
@@ -408,31 +370,23 @@ impl Assembly for Reply {
                         parts.push(Part::Reasoning { opaque: Some(opaque(data)), text: String::new() });
                     }
                     let Item { call_id, name, arguments, .. } = item;
-                    let is_without = call_id.is_empty();
-                    let id = if is_without { format!("call_{}_{calls}", request.call.ordinal) } else { call_id };
-                    parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
+                    parts.push(Part::ToolCall(ToolUse { arguments, id: request.call_id(call_id, calls), name }));
                     calls += 1;
                 }
                 Kind::Other => {}
             }
         }
-        let finish = match end {
-            End::Completed if calls > 0 => Finish::ToolCalls,
-            End::Completed => Finish::Stop,
-            End::Length => Finish::Length,
-            End::ContentFilter => Finish::ContentFilter,
-        };
-        Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage: self.usage, cost_usd: None })
+        parts
     }
 }
 
 /// Why a response is incomplete. Whether one with any other reason can be used is not known.
-fn incomplete(details: Option<&RawValue>, redactor: &Redactor) -> Result<End, Fault> {
+fn incomplete(details: Option<&RawValue>, redactor: &Redactor) -> Result<Finish, Fault> {
     let details = details.and_then(|details| serde_json::from_str::<Details<'_>>(details.get()).ok());
     let reason = details.and_then(|details| word(details.reason)).unwrap_or_default();
     match reason.as_str() {
-        "max_output_tokens" => Ok(End::Length),
-        "content_filter" => Ok(End::ContentFilter),
+        "max_output_tokens" => Ok(Finish::Length),
+        "content_filter" => Ok(Finish::ContentFilter),
         _ => {
             let reason = refusal::words(&reason, redactor);
             Err(unreadable(format!("the provider left the reply incomplete for `{reason}`, which is no known reason")))
@@ -445,12 +399,11 @@ fn texts(json: Option<&RawValue>, between: &str) -> Result<String, Fault> {
     let Some(list) = json.map(RawValue::get).filter(|list| list.starts_with('[')) else {
         return Ok(text(json).unwrap_or_default());
     };
-    let list: Items<&RawValue> = serde_json::from_str(list).map_err(|error| too_large(error.to_string()))?;
     let said = |part: &RawValue| {
         let part: ContentPart<'_> = serde_json::from_str(part.get()).ok()?;
         text(part.text).or_else(|| text(part.refusal))
     };
-    Ok(list.0.into_iter().filter_map(said).collect::<Vec<_>>().join(between))
+    Ok(items(list)?.into_iter().filter_map(said).collect::<Vec<_>>().join(between))
 }
 
 #[cfg(test)]

@@ -13,31 +13,32 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Message, Part, Speaker};
-use rondo_protocol::object::ToolSpec;
-use rondo_protocol::{Digest, Value};
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::ser::Serializer;
 use serde_json::value::RawValue;
 
 use super::OpenAiResponses;
 use super::attached::{Attached, Members};
 use crate::model::opaque;
 use crate::model::prompt_cache::{CacheRequest, CacheRetention};
-use crate::model::protocol::{Outgoing, data_url, raw_json, refused};
-use crate::model::response_format::{ANY_OBJECT, takes_strict};
+use crate::model::protocol::{Outgoing, data_url, refused, tools_by_name, written};
+use crate::model::response_format::{NamedSchema, takes_strict};
 
 /// The parameters that the API does not have.
 pub(super) const IGNORED: [&str; 4] = ["frequency_penalty", "presence_penalty", "seed", "stop"];
 
 /// The bytes sent, with the fields that ask the provider to cache the prefix.
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
-    let Outgoing { call, dialect, prompt_cache, prompt_cache_retention, .. } = *request;
-    let cache = CacheRequest::of(call, dialect, prompt_cache, prompt_cache_retention);
+    let Outgoing { call, dialect, .. } = *request;
+    let cache = CacheRequest::of(request, dialect);
     let head = &call.head;
-    let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
-    tools.sort_by_key(|tool| tool.name);
+    let tools = tools_by_name(head)?.into_iter().map(|(tool, parameters)| {
+        let (name, description, strict) = (&tool.name, &tool.description, takes_strict(&tool.parameters));
+        WireTool { r#type: "function", name, description, parameters, strict }
+    });
     let mut input = Vec::with_capacity(call.conversation.len() + 1);
     if !head.system.is_empty() {
         input.push(Item::message(dialect.system_role, vec![Content::InputText { text: Cow::Borrowed(&head.system) }]));
@@ -55,13 +56,13 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
         stream: true,
         include: dialect.asks_for_reasoning.then_some(["reasoning.encrypted_content"]),
         parameters: Parameters(&head.parameters.0),
-        text: head.response_format.as_deref().map(WireText::new).transpose()?,
-        tools,
+        text: head.response_format.as_deref().map(WireText::of).transpose()?,
+        tools: tools.collect(),
         input,
         prompt_cache_key: cache.key.as_deref(),
         prompt_cache_retention: cache.retention.map(CacheRetention::word),
     };
-    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+    written(&body)
 }
 
 /// The texts and files of a message.
@@ -72,7 +73,14 @@ fn contents<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Vec<C
             Ok(Some(Content::InputText { text: request.result_text(&OpenAiResponses, message) }))
         }
         Part::File { media_type, .. } if !request.carries(&OpenAiResponses, message, media_type) => Ok(None),
-        Part::File { digest, media_type, name } => Content::file(request, *digest, media_type, name).map(Some),
+        Part::File { digest, media_type, name } => {
+            let data_url = data_url(media_type, request.file(*digest, name)?);
+            Ok(Some(if media_type.starts_with("image/") {
+                Content::InputImage { detail: "auto", image_url: data_url }
+            } else {
+                Content::InputFile { filename: name, file_data: data_url }
+            }))
+        }
         Part::Reasoning { .. } | Part::ToolCall(_) => Ok(None),
     };
     message.parts().iter().filter_map(|part| content(part).transpose()).collect()
@@ -116,15 +124,11 @@ fn push_answer<'a>(input: &mut Vec<Item<'a>>, request: &Outgoing<'_>, message: &
 
 /// The result of a tool call. The API has no word for a failed one: its text says so.
 fn result<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Item<'a>, Fault> {
-    let call_id = message.parts().iter().find_map(|part| match part {
-        Part::ToolResult { id, .. } => Some(id.as_str()),
-        _ => None,
-    });
     let output = match message.parts() {
         [Part::ToolResult { text, .. }] => TextOrContents::Text(text),
         _ => TextOrContents::Contents(contents(request, message)?),
     };
-    Ok(Item::FunctionCallOutput { call_id: call_id.unwrap_or_default(), output })
+    Ok(Item::FunctionCallOutput { call_id: message.answers().unwrap_or_default(), output })
 }
 
 #[derive(Serialize)]
@@ -149,22 +153,16 @@ struct Body<'a> {
 
 struct Parameters<'a>(&'a BTreeMap<String, Value>);
 
-#[derive(Serialize)]
-struct Reasoning<'a> {
-    effort: &'a Value,
-}
-
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.0 {
-            match name.as_str() {
-                "reasoning_effort" => map.serialize_entry("reasoning", &Reasoning { effort: value })?,
-                name if IGNORED.contains(&name) => {}
-                name => map.serialize_entry(name, value)?,
+        let sent = self.0.iter().filter(|(name, _)| !IGNORED.contains(&name.as_str()));
+        serializer.collect_map(sent.map(|(name, value)| match name.as_str() {
+            "reasoning_effort" => {
+                let effort = BTreeMap::from([("effort".to_owned(), value.clone())]);
+                ("reasoning", Cow::Owned(Value::Object(effort)))
             }
-        }
-        map.end()
+            name => (name, Cow::Borrowed(value)),
+        }))
     }
 }
 
@@ -228,17 +226,6 @@ enum Content<'a> {
     InputFile { filename: &'a str, file_data: String },
 }
 
-impl<'a> Content<'a> {
-    fn file(request: &Outgoing<'_>, digest: Digest, media_type: &str, name: &'a str) -> Result<Self, Fault> {
-        let data_url = data_url(media_type, request.file(digest, name)?);
-        Ok(if media_type.starts_with("image/") {
-            Self::InputImage { detail: "auto", image_url: data_url }
-        } else {
-            Self::InputFile { filename: name, file_data: data_url }
-        })
-    }
-}
-
 #[derive(Serialize)]
 struct WireTool<'a> {
     r#type: &'static str,
@@ -246,14 +233,6 @@ struct WireTool<'a> {
     description: &'a str,
     parameters: &'a RawValue,
     strict: bool,
-}
-
-impl<'a> WireTool<'a> {
-    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
-        let strict = takes_strict(&tool.parameters);
-        Ok(Self { r#type: "function", name: &tool.name, description: &tool.description, parameters, strict })
-    }
 }
 
 #[derive(Serialize)]
@@ -265,17 +244,12 @@ struct WireText<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Format<'a> {
     JsonObject,
-    JsonSchema { name: &'static str, strict: bool, schema: &'a RawValue },
+    JsonSchema(NamedSchema<'a>),
 }
 
 impl<'a> WireText<'a> {
-    fn new(schema: &'a str) -> Result<Self, Fault> {
-        if schema == ANY_OBJECT {
-            return Ok(Self { format: Format::JsonObject });
-        }
-        let strict = takes_strict(schema);
-        let schema = raw_json("the schema of the answer", schema)?;
-        Ok(Self { format: Format::JsonSchema { name: "answer", strict, schema } })
+    fn of(schema: &'a str) -> Result<Self, Fault> {
+        Ok(Self { format: NamedSchema::of(schema)?.map_or(Format::JsonObject, Format::JsonSchema) })
     }
 }
 

@@ -11,7 +11,6 @@ use rondo_protocol::object::Head;
 use super::format::AttemptLine;
 use crate::model::ResponseFormat;
 
-/// The origin of a cassette.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Title {
     pub workflow: String,
@@ -19,7 +18,6 @@ pub struct Title {
     pub start: Option<Digest>,
 }
 
-/// A recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cassette {
     pub(super) name: String,

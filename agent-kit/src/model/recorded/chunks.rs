@@ -1,8 +1,6 @@
-use std::fmt;
-
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::model::bounded::each;
 
 /// The parts of a reply as they arrived: `[[milliseconds, text], ..]`. All texts share one string, so that a reply of a
 /// million parts takes little more than its bytes.
@@ -35,38 +33,18 @@ impl Chunks {
 
 impl Serialize for Chunks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.ends.len()))?;
-        for chunk in self.iter() {
-            list.serialize_element(&chunk)?;
-        }
-        list.end()
+        serializer.collect_seq(self.iter())
     }
 }
 
 impl<'de> Deserialize<'de> for Chunks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Parts;
-
-        impl<'de> Visitor<'de> for Parts {
-            type Value = Chunks;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of [milliseconds, text]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Chunks, A::Error> {
-                let mut chunks = Chunks::default();
-                while let Some((at_ms, text)) = list.next_element::<(u32, String)>()? {
-                    let before = chunks.ends.len();
-                    chunks.push(at_ms, &text);
-                    if chunks.ends.len() == before {
-                        return Err(A::Error::custom("the chunks are too long"));
-                    }
-                }
-                Ok(chunks)
-            }
-        }
-
-        deserializer.deserialize_seq(Parts)
+        let mut chunks = Self::default();
+        each(deserializer, format_args!("a list of [milliseconds, text]"), |(at_ms, text): (u32, String)| {
+            let before = chunks.ends.len();
+            chunks.push(at_ms, &text);
+            if chunks.ends.len() == before { Err("the chunks are too long".to_owned()) } else { Ok(()) }
+        })?;
+        Ok(chunks)
     }
 }

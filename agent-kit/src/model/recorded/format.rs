@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Hasher;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, ModelReply, Usage};
@@ -114,17 +113,15 @@ pub(super) struct Count {
 impl FaultLine {
     /// The written form of the fault, if it is one that a provider can return.
     pub(super) fn of(fault: &Fault) -> Option<Self> {
-        let Fault { code, class, message, retry_after_ms, .. } = fault;
-        let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
-        is_of_provider(*class).then(|| Self { code: code.to_string(), class: *class, message, retry_after_ms })
+        let Fault { code, class, message, retry_after_ms, .. } = fault.clone();
+        is_of_provider(class).then(|| Self { code: code.to_string(), class, message, retry_after_ms })
     }
 
     /// The fault, if it is one of a provider and its code is known.
-    pub(super) fn to_fault(&self) -> Option<Fault> {
+    pub(super) fn into_fault(self) -> Option<Fault> {
         let Self { code, class, message, retry_after_ms } = self;
         let code = Code::ALL.iter().copied().find(|known| known.as_str() == code)?;
-        let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
-        is_of_provider(*class).then_some(Fault { retry_after_ms, ..Fault::new(code, *class, message) })
+        is_of_provider(class).then(|| Fault { retry_after_ms, ..Fault::new(code, class, message) })
     }
 }
 
@@ -136,18 +133,11 @@ fn is_of_provider(class: FaultClass) -> bool {
 }
 
 /// The line of `object` with its seal and line end.
-///
-/// # Errors
-/// When `object` does not serialize to a JSON object.
 pub(super) fn sealed<T: Serialize>(object: &T) -> Result<String, serde_json::Error> {
     let mut line = serde_json::to_string(object)?;
-    let seal = Digest::sha256(line.as_bytes()).to_string();
+    let seal = Digest::sha256(line.as_bytes());
     line.pop();
-    line.reserve(SEAL_BYTES);
-    line.push_str(SEAL);
-    line.push_str(&seal);
-    line.push_str("\"}\n");
-    Ok(line)
+    Ok(line + &format!("{SEAL}{seal}\"}}\n"))
 }
 
 /// The line without its seal, or `None` when the seal is missing or wrong.
@@ -155,10 +145,8 @@ pub(super) fn unsealed(line: &str) -> Option<String> {
     let at = line.len().checked_sub(SEAL_BYTES)?;
     let (body, seal) = line.split_at_checked(at)?;
     let seal = Digest::from_hex(seal.strip_prefix(SEAL)?.strip_suffix("\"}")?)?;
-    let mut hasher = Hasher::default();
-    hasher.update(body.as_bytes());
-    hasher.update(b"}");
-    (hasher.finish() == seal).then(|| format!("{body}}}"))
+    let whole = format!("{body}}}");
+    (Digest::sha256(whole.as_bytes()) == seal).then_some(whole)
 }
 
 /// The first member of a line, as the writer writes it.

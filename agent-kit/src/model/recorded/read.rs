@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         let outcome = match (line.reply.take(), line.fault.take()) {
             (Some(reply), None) => Ok(ModelAnswer { reply, usage: line.usage, cost_usd: line.cost_usd }),
             (None, Some(fault)) => {
-                let Some(fault) = fault.to_fault() else {
+                let Some(fault) = fault.into_fault() else {
                     let at = body.find("\"fault\"").unwrap_or_default();
                     return self.fault(Code::CassetteShape, at, "no provider gives such a fault");
                 };

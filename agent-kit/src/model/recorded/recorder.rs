@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
@@ -161,8 +160,8 @@ impl State {
         let mut text = String::new();
         if !self.heads.contains(&asked.head_digest) {
             let head = redacted_head(redactor, &asked.head);
-            let redacted = *head != *asked.head;
-            text = line(&HeadLine { head, digest: asked.head_digest, redacted })?;
+            let redacted = head != *asked.head;
+            text = line(&HeadLine { head: Cow::Owned(head), digest: asked.head_digest, redacted })?;
             if text.len() > MAX_HEAD_BYTES {
                 return self.give_up(&format!("a request head is longer than {} MiB", MAX_HEAD_BYTES >> 20));
             }
@@ -171,9 +170,9 @@ impl State {
         let known = links.iter().rposition(|chain| self.chains.contains(chain)).map_or(0, |last| last + 1);
         let mut after = known.checked_sub(1).and_then(|last| links.get(last)).copied();
         for (message, chain) in asked.conversation.after(known).into_iter().zip(links.iter().skip(known)) {
-            let kept = redacted_message(redactor, message);
-            let redacted = *kept != *message;
-            text.push_str(&line(&MessageLine { message: kept, after, chain: *chain, redacted })?);
+            let kept = message.with_texts(&|text| redactor.string(text));
+            let redacted = kept != *message;
+            text.push_str(&line(&MessageLine { message: Cow::Owned(kept), after, chain: *chain, redacted })?);
             after = Some(*chain);
         }
         let Site { role, lane, visit, position, .. } = &asked.site;
@@ -236,7 +235,7 @@ fn failed(why: &str) -> Fault {
     Fault::new(Code::RecordingFailed, FaultClass::Recording, message)
 }
 
-fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
+fn redacted_head(redactor: &Redactor, head: &Head) -> Head {
     let mut redacted = head.clone();
     let Head { model, parameters, response_format, system, tools } = &mut redacted;
     redactor.string(model);
@@ -254,13 +253,5 @@ fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
         redactor.string(&mut tool.description);
         redactor.string(&mut tool.parameters);
     }
-    if redacted == *head { Cow::Borrowed(head) } else { Cow::Owned(redacted) }
-}
-
-/// The message without what must not be written.
-fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Message> {
-    let redacted = message.with_texts(&|text| {
-        redactor.string(text);
-    });
-    if redacted == *message { Cow::Borrowed(message) } else { Cow::Owned(redacted) }
+    redacted
 }

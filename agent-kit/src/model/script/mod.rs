@@ -50,7 +50,6 @@ struct StoredSpan {
     length: usize,
 }
 
-/// The answer to one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
@@ -75,13 +74,10 @@ pub enum Said {
     },
     /// These exact bytes.
     Raw(String),
-    /// The model asks for tools.
     Tools(Vec<ToolRequest>),
-    /// The attempt fails.
     Error(Failure),
 }
 
-/// A tool call of a scripted model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRequest {
@@ -90,7 +86,6 @@ pub struct ToolRequest {
     pub arguments: String,
 }
 
-/// How a scripted attempt fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
@@ -118,27 +113,18 @@ pub enum Cause {
 }
 
 impl Failure {
-    /// The fault that such a failure of a provider results in.
     pub fn fault(&self) -> Fault {
         const SCRIPT: &str = "so says the script";
+        let of = |code, what: &str| Fault::new(code, class_of(code), format!("{what}: {SCRIPT}"));
         let fault = match &self.cause {
             Cause::Http(code) => status::fault(*code, SCRIPT),
-            Cause::Network => {
-                let words = format!("the provider cannot be reached: {SCRIPT}");
-                Fault::new(Code::ProviderUnreachable, FaultClass::Network, words)
-            }
-            Cause::Cut => {
-                let words = format!("the reply was cut before its finish reason: {SCRIPT}");
-                Fault::new(Code::ReplyCut, FaultClass::Network, words)
-            }
-            Cause::Timeout => {
-                let words = format!("the provider was silent for too long: {SCRIPT}");
-                Fault::new(Code::ProviderSilent, FaultClass::Timeout, words)
-            }
+            Cause::Network => of(Code::ProviderUnreachable, "the provider cannot be reached"),
+            Cause::Cut => of(Code::ReplyCut, "the reply was cut before its finish reason"),
+            Cause::Timeout => of(Code::ProviderSilent, "the provider was silent for too long"),
             Cause::Code(code) => {
                 // Only known codes are read.
                 let code = Code::find(code).unwrap_or(Code::ProviderFailed);
-                Fault::new(code, class_of(code), format!("{}: {SCRIPT}", code.title()))
+                of(code, code.title())
             }
         };
         let message = self.message.clone().unwrap_or(fault.message);

@@ -61,6 +61,12 @@ impl Reader<'_> {
         self.fault(Code::ScriptShape, span, message);
     }
 
+    /// Reports a node of another shape, which has no value.
+    fn misshapen<T>(&mut self, span: Span, message: impl Into<String>) -> Option<T> {
+        self.shape(span, message);
+        None
+    }
+
     fn unknown(&mut self, key: &Key, known: &[&str]) {
         let fault =
             self.file.diagnostic(Code::ScriptKey, key.span, format!("the key `{}` is not known here", key.name));
@@ -103,8 +109,7 @@ impl Reader<'_> {
 
     fn entry(&mut self, node: &Node, place: Span, attempts: &mut Vec<Attempt>) {
         let Kind::Map(members) = &node.kind else {
-            self.shape(place, "an entry is a map with `status`, `raw`, `tools` or `error`");
-            return;
+            return self.shape(place, "an entry is a map with `status`, `raw`, `tools` or `error`");
         };
         let before = self.faults.len();
         let (mut status, mut fields, mut body, mut raw) = (None, None, None, None);
@@ -128,8 +133,7 @@ impl Reader<'_> {
         let place = members.first().map_or(place, |(key, _)| key.span);
         let is_structured = status.is_some() || fields.is_some() || body.is_some();
         if then.is_some() && tools.is_none() {
-            self.shape(place, "`then` stands beside `tools`");
-            return;
+            return self.shape(place, "`then` stands beside `tools`");
         }
         let said = match (is_structured, raw, tools, error) {
             // An empty entry is the answer of a role with one status and no fields.
@@ -142,8 +146,8 @@ impl Reader<'_> {
             (false, None, Some(tools), None) => Said::Tools(tools),
             (false, None, None, Some(error)) => Said::Error(error),
             _ => {
-                self.shape(place, "an entry has only one of `status` with its fields, `raw`, `tools` and `error`");
-                return;
+                return self
+                    .shape(place, "an entry has only one of `status` with its fields, `raw`, `tools` and `error`");
             }
         };
         attempts.push(Attempt { delay_ms, said, place });
@@ -153,11 +157,10 @@ impl Reader<'_> {
     }
 
     fn string(&mut self, key: &Key, node: &Node) -> Option<String> {
-        let Kind::Str(text) = &node.kind else {
-            self.shape(node.place(key.span), format!("`{}` must be a text", key.name));
-            return None;
-        };
-        Some(text.clone())
+        match &node.kind {
+            Kind::Str(text) => Some(text.clone()),
+            _ => self.misshapen(node.place(key.span), format!("`{}` must be a text", key.name)),
+        }
     }
 
     fn integer(&mut self, key: &Key, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -165,18 +168,15 @@ impl Reader<'_> {
             Kind::Int(number) => u64::try_from(number).ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
-        if number.is_none() {
-            self.shape(node.place(key.span), format!("`{}` must be an integer from {least} to {most}", key.name));
-        }
-        number
+        let message = || format!("`{}` must be an integer from {least} to {most}", key.name);
+        number.or_else(|| self.misshapen(node.place(key.span), message()))
     }
 
     fn fields(&mut self, key: &Key, node: &Node) -> Option<Value> {
-        let Kind::Map(_) = &node.kind else {
-            self.shape(node.place(key.span), "`fields` must be a map");
-            return None;
-        };
-        Some(node.to_value())
+        match &node.kind {
+            Kind::Map(_) => Some(node.to_value()),
+            _ => self.misshapen(node.place(key.span), "`fields` must be a map"),
+        }
     }
 
     fn tools(&mut self, key: &Key, node: &Node) -> Option<Vec<ToolRequest>> {
@@ -184,17 +184,13 @@ impl Reader<'_> {
             Kind::List(items) if !items.is_empty() => {
                 Some(items.iter().filter_map(|item| self.tool(item, item.place(key.span))).collect())
             }
-            _ => {
-                self.shape(node.place(key.span), "`tools` must be a list with at least one tool");
-                None
-            }
+            _ => self.misshapen(node.place(key.span), "`tools` must be a list with at least one tool"),
         }
     }
 
     fn tool(&mut self, node: &Node, place: Span) -> Option<ToolRequest> {
         let Kind::Map(members) = &node.kind else {
-            self.shape(place, "a tool is a map with `name` and `args`");
-            return None;
+            return self.misshapen(place, "a tool is a map with `name` and `args`");
         };
         let mut name = None;
         let mut arguments = "{}".to_owned();
@@ -207,17 +203,16 @@ impl Reader<'_> {
                 _ => self.unknown(key, &TOOL_KEYS),
             }
         }
-        if name.is_none() {
-            self.shape(place, "the tool has no `name`");
+        match name {
+            Some(name) => Some(ToolRequest { name, arguments }),
+            None => self.misshapen(place, "the tool has no `name`"),
         }
-        name.map(|name| ToolRequest { name, arguments })
     }
 
     fn failure(&mut self, key: &Key, node: &Node) -> Option<Failure> {
         let place = node.place(key.span);
         let Kind::Map(members) = &node.kind else {
-            self.shape(place, "`error` is a map such as `{ http: 500 }`");
-            return None;
+            return self.misshapen(place, "`error` is a map such as `{ http: 500 }`");
         };
         let before = self.faults.len();
         let mut causes = Vec::new();
@@ -248,10 +243,7 @@ impl Reader<'_> {
             [cause] => Some(Failure { cause: cause.clone(), message, retry_after_ms }),
             // The fault was already reported.
             _ if self.faults.len() > before => None,
-            _ => {
-                self.shape(place, "an error has one of `http`, `network`, `cut`, `timeout` and `code`");
-                None
-            }
+            _ => self.misshapen(place, "an error has one of `http`, `network`, `cut`, `timeout` and `code`"),
         }
     }
 }

@@ -1,7 +1,8 @@
-use rondo_protocol::call::FaultClass;
+use rondo_protocol::call::{FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
 
 use super::*;
+use crate::model::bounded::MAX_TOOL_CALLS;
 use crate::model::{test_call, test_outgoing};
 
 /// A reply with a thought, a text and two calls, as the documentation shows it.
@@ -29,7 +30,7 @@ const STREAM: [&str; 20] = [
 ];
 
 fn assembled(events: &[&str]) -> Result<(String, ModelAnswer), Fault> {
-    let (mut reply, mut shown) = (Box::new(Reply::new(1 << 20)), String::new());
+    let (mut reply, mut shown): (Box<dyn Assembly>, _) = (Box::new(Reply::new(1 << 20)), String::new());
     for event in events {
         shown += &reply.take(event, &Redactor::default())?;
     }

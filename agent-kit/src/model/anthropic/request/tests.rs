@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use rondo_protocol::call::{FaultClass, Files, ModelCall};
-use rondo_protocol::message::{Parts, ToolUse};
-use rondo_protocol::object::Parameters;
+use rondo_protocol::message::{Conversation, Parts, ToolUse};
+use rondo_protocol::object::{Parameters, ToolSpec};
 use rondo_protocol::{Digest, canonical};
 
 use super::*;

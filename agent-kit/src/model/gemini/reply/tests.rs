@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use rondo_protocol::call::{FaultClass, ModelCall};
+use rondo_protocol::call::{FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::Message;
-use rondo_protocol::object::Head;
+use rondo_protocol::object::{Head, Usage};
 
 use super::super::request;
 use super::*;
+use crate::model::bounded::MAX_TOOL_CALLS;
 use crate::model::{test_call, test_outgoing};
 
 fn call() -> ModelCall {
@@ -15,11 +16,11 @@ fn call() -> ModelCall {
 }
 
 fn read(events: &[&str]) -> Result<(ModelAnswer, String), Fault> {
-    let (mut reply, mut shown) = (Box::new(Reply::new(1 << 20)), String::new());
+    let (mut reply, mut shown): (Box<dyn Assembly>, _) = (Box::new(Reply::new(1 << 20)), String::new());
     for event in events {
         shown += &reply.take(event, &Redactor::default())?;
     }
-    let is_finished = reply.is_finished();
+    let is_finished = reply.finish().is_some();
     let answer = reply.complete(&test_outgoing(&call()), unreadable("incomplete".to_owned()));
     assert!(is_finished || answer.is_err());
     Ok((answer?, shown))

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::{Strategy, prop_oneof};
 use rondo_protocol::call::{Files, ModelCall};
 use rondo_protocol::message::{Conversation, Opaque, Parts};
-use rondo_protocol::object::Parameters;
+use rondo_protocol::object::{Parameters, ToolSpec};
 
 use super::*;
 use crate::model::protocol::Form;

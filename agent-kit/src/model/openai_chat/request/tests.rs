@@ -1,16 +1,21 @@
 use std::sync::Arc;
 
 use async_openai::types::chat::CreateChatCompletionRequest;
-use rondo_protocol::call::FaultClass;
+use rondo_protocol::call::{FaultClass, ModelCall};
 use rondo_protocol::canonical;
 use rondo_protocol::id::{FieldName, Status};
-use rondo_protocol::message::{Opaque, Parts};
-use rondo_protocol::object::{Head, Parameters as Given};
+use rondo_protocol::message::{Opaque, Parts, ToolUse};
+use rondo_protocol::object::{Head, Parameters as Given, ToolSpec};
 use rondo_protocol::workflow::{AnswerFormat, Field};
 
 use super::*;
 use crate::answer::Contract;
-use crate::model::{ResponseFormat, test_call, test_outgoing};
+use crate::model::{PromptCache, ResponseFormat, test_call, test_outgoing};
+
+/// The bytes sent to a server without a dialect.
+fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
+    body(&test_outgoing(call))
+}
 
 fn call() -> ModelCall {
     let parameters =
@@ -135,7 +140,7 @@ fn keeping(host: &str, keep: PromptCache, time: Option<CacheRetention>) -> Strin
 }
 
 fn asked_to_keep(call: &ModelCall, host: &str, keep: PromptCache, time: Option<CacheRetention>) -> String {
-    let dialect = &Dialect::of_host(host);
+    let dialect = &Dialect::at(&format!("https://{host}"));
     let outgoing = Outgoing { dialect, prompt_cache: keep, prompt_cache_retention: time, ..test_outgoing(call) };
     String::from_utf8(body(&outgoing).unwrap()).unwrap()
 }

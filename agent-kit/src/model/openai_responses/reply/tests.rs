@@ -1,7 +1,9 @@
-use rondo_protocol::call::FaultClass;
+use rondo_protocol::call::{FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::object::Usage;
 
 use super::*;
+use crate::model::bounded::MAX_TOOL_CALLS;
 use crate::model::{test_call, test_outgoing};
 
 /// A stream as OpenAI sends it, with reasoning, a message and two calls.
@@ -42,16 +44,18 @@ fn read(events: &[&str]) -> Read {
 }
 
 fn read_within(events: &[&str], max_bytes: usize) -> Read {
-    let (mut reply, mut shown) = (Box::new(Reply::new(max_bytes)), String::new());
+    let (mut reply, mut shown): (Box<dyn Assembly>, _) = (Box::new(Reply::new(max_bytes)), String::new());
     for event in events {
         match reply.take(event, &Redactor::default()) {
             Ok(added) => shown.push_str(&added),
-            Err(fault) => return Read { answer: Err(fault.with_usage(reply.usage())), shown, is_closed: false },
+            Err(fault) => {
+                return Read { answer: Err(fault.with_usage(reply.progress().usage)), shown, is_closed: false };
+            }
         }
     }
     let call = rondo_protocol::call::ModelCall { ordinal: 7, ..test_call() };
     let is_closed = reply.is_closed();
-    assert_eq!(is_closed, reply.is_finished());
+    assert_eq!(is_closed, reply.finish().is_some());
     Read { answer: reply.complete(&test_outgoing(&call), unreadable("incomplete".to_owned())), shown, is_closed }
 }
 

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use async_openai::types::responses::CreateResponse;
+use rondo_protocol::Digest;
 use rondo_protocol::call::{FaultClass, ModelCall};
 use rondo_protocol::message::{Opaque, Parts, ToolUse};
-use rondo_protocol::object::{Head, Parameters as Given};
+use rondo_protocol::object::{Head, Parameters as Given, ToolSpec};
 use serde_json::Value as Json;
 
 use super::*;
@@ -11,6 +12,7 @@ use crate::model::dialects::Dialect;
 use crate::model::openai_responses::OpenAiResponses;
 use crate::model::prompt_cache::PromptCache;
 use crate::model::protocol::{Form, Protocol as _, unreadable};
+use crate::model::response_format::ANY_OBJECT;
 use crate::model::{test_call, test_outgoing};
 use crate::redact::Redactor;
 
