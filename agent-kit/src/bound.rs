@@ -8,14 +8,9 @@ pub const STORED_MAX_BYTES: usize = 1 << 20;
 /// A number with thousands separators: `1,234`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+    let mut groups: Vec<_> = digits.as_bytes().rchunks(3).map(String::from_utf8_lossy).collect();
+    groups.reverse();
+    groups.join(",")
 }
 
 /// `12,345 bytes`.

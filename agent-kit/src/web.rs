@@ -12,9 +12,5 @@ pub fn client() -> reqwest::ClientBuilder {
 
 /// The innermost cause of an error, which is the most specific one.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
+    std::iter::successors(Some(error), |error| (**error).source()).last().unwrap_or(error).to_string()
 }

@@ -12,7 +12,7 @@ use super::words::{self, excerpt};
 const MAX_SCHEMA_WORDS_BYTES: usize = 4096;
 
 /// The words for a list of texts, which a front matter shows in block style.
-const TEXTS: &str = "a list of texts";
+pub(super) const TEXTS: &str = "a list of texts";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` of status `{status}` has a schema that cannot be used: {reason}")]
@@ -75,11 +75,6 @@ impl DeclaredField {
         type_words(&self.schema)
     }
 
-    /// Whether a front matter shows it as a list in block style.
-    pub(super) fn is_plain_list(&self) -> bool {
-        self.type_words() == TEXTS
-    }
-
     /// The placeholder for the value in the form of a status, in angle brackets.
     pub(super) fn placeholder(&self) -> String {
         // The choices are not quoted, because a model would copy the quotes.
@@ -87,12 +82,8 @@ impl DeclaredField {
         self.place(&words)
     }
 
-    /// The placeholder for the first item of a plain list.
-    pub(super) fn item_placeholder(&self) -> String {
-        self.place("a text")
-    }
-
-    fn place(&self, words: &str) -> String {
+    /// Those words for a value, in angle brackets.
+    pub(super) fn place(&self, words: &str) -> String {
         let description = match self.schema.get("description") {
             Some(Value::Str(text)) => format!(": {}", text.split_whitespace().collect::<Vec<_>>().join(" ")),
             _ => String::new(),
@@ -143,7 +134,7 @@ fn texts_of(schema: &Value) -> Option<Vec<&str>> {
 
 fn type_words(schema: &Value) -> String {
     if let Some(choices) = texts_of(schema) {
-        return words::choice(choices.into_iter());
+        return words::join(choices.into_iter(), " or ");
     }
     let type_of = |schema: &'_ Value| schema.get("type").and_then(Value::as_str).map(str::to_owned);
     let simple = match (type_of(schema).as_deref(), schema.get("items")) {

@@ -115,11 +115,6 @@ impl Contract {
         }
     }
 
-    /// The instructions after the role's own system text, in layout 1. The same bytes for every call.
-    pub fn text(&self) -> String {
-        words::contract_text(self)
-    }
-
     /// The JSON Schema for the provider, or `None` for front matter: one object, `status` first, then each field of any
     /// status, then `body`, in declared order, because constrained sampling follows that order.
     pub fn response_format(&self) -> Option<String> {
@@ -176,13 +171,13 @@ impl Contract {
             None => Err(ContractFault::new(format!(
                 "`{}` is not a status; `status` must be {}",
                 words::excerpt(status),
-                words::choice(self.statuses().map(Status::as_str))
+                words::join(self.statuses().map(Status::as_str), " or ")
             ))),
         }
     }
 
     fn missing_status(&self) -> ContractFault {
-        let choice = words::choice(self.statuses().map(Status::as_str));
+        let choice = words::join(self.statuses().map(Status::as_str), " or ");
         ContractFault::new(format!("`status` is missing; it must be {choice}"))
     }
 }
@@ -217,7 +212,7 @@ fn unknown_field(name: &str, status: &str, declared: &[DeclaredField]) -> String
     match nearest(name, names.clone()) {
         Some(near) => format!("`{shown}` is not a field of status `{status}`; write `{near}`"),
         None if declared.is_empty() => format!("`{shown}` is not a field: status `{status}` has none"),
-        None => format!("`{shown}` is not a field of status `{status}`, which has {}", words::list(names)),
+        None => format!("`{shown}` is not a field of status `{status}`, which has {}", words::join(names, " and ")),
     }
 }
 

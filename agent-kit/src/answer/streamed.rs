@@ -278,7 +278,9 @@ impl Json {
                 self.depth -= 1;
                 self.is_key_next = false;
             }
-            ',' => self.is_key_next = self.is_in_object(),
+            ',' => {
+                self.is_key_next = self.objects >> self.depth.saturating_sub(1).min(MAX_DEPTH - 1) & 1 == 1;
+            }
             ':' => self.is_key_next = false,
             '"' => {
                 let is_key = self.is_key_next;
@@ -293,10 +295,6 @@ impl Json {
             }
             _ => {}
         }
-    }
-
-    fn is_in_object(&self) -> bool {
-        self.objects >> self.depth.saturating_sub(1).min(MAX_DEPTH - 1) & 1 == 1
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rondo_protocol::workflow::AnswerFormat;
 
-use super::field::DeclaredField;
+use super::field::{DeclaredField, TEXTS};
 use super::{Contract, ContractFault, quote};
 
 const MAX_EXCERPT_CHARS: usize = 120;
@@ -26,25 +26,28 @@ brackets stand; `body` is the text of your answer, in Markdown.";
 const FRONTMATTER_END: &str = "<the body>";
 const JSON_END: &str = "\"body\": <a text>}";
 
-pub(super) fn contract_text(contract: &Contract) -> String {
-    let mut text = match contract.format {
-        AnswerFormat::Frontmatter => FRONTMATTER.to_owned(),
-        AnswerFormat::Json => JSON.to_owned(),
-    };
-    if contract.output.len() > 1 {
-        text.push_str(" Choose one status and give exactly its fields.");
-    }
-    for (status, fields) in &contract.output {
-        if contract.output.len() > 1 {
-            text.extend(["\n\nThe form of `", status.as_str(), "`:"]);
+impl Contract {
+    /// The instructions after the role's own system text, in layout 1. The same bytes for every call.
+    pub fn text(&self) -> String {
+        let mut text = match self.format {
+            AnswerFormat::Frontmatter => FRONTMATTER.to_owned(),
+            AnswerFormat::Json => JSON.to_owned(),
+        };
+        if self.output.len() > 1 {
+            text.push_str(" Choose one status and give exactly its fields.");
         }
-        text.push_str("\n\n");
-        match contract.format {
-            AnswerFormat::Frontmatter => frontmatter_form(&mut text, status.as_str(), fields),
-            AnswerFormat::Json => json_form(&mut text, status.as_str(), fields),
+        for (status, fields) in &self.output {
+            if self.output.len() > 1 {
+                text.extend(["\n\nThe form of `", status.as_str(), "`:"]);
+            }
+            text.push_str("\n\n");
+            match self.format {
+                AnswerFormat::Frontmatter => frontmatter_form(&mut text, status.as_str(), fields),
+                AnswerFormat::Json => json_form(&mut text, status.as_str(), fields),
+            }
         }
+        text
     }
-    text
 }
 
 /// The range of the contract in a system text, if the text ends with one.
@@ -63,8 +66,8 @@ fn frontmatter_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
     text.push('\n');
     for field in fields {
         text.push_str(field.name.as_str());
-        if field.is_plain_list() {
-            text.extend([":\n  - ", &field.item_placeholder(), "\n  - <and so on>\n"]);
+        if field.type_words() == TEXTS {
+            text.extend([":\n  - ", &field.place("a text"), "\n  - <and so on>\n"]);
         } else {
             text.extend([": ", &field.placeholder(), "\n"]);
         }
@@ -94,17 +97,8 @@ pub fn repair_text(fault: &ContractFault) -> String {
     text
 }
 
-/// `a`, `b` or `c`.
-pub(super) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    join(names, " or ")
-}
-
-/// `a`, `b` and `c`.
-pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    join(names, " and ")
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+/// Names such as `a`, `b` or `c`, with that word in front of the last.
+pub(super) fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     match names.split_last() {
         Some((end, before)) if !before.is_empty() => format!("{}{last}{end}", before.join(", ")),

@@ -11,7 +11,7 @@ use super::layout_v1::{BEFORE_FIRST, CUT, IN_SHORT, LEFT_OUT, SINCE_LAST};
 /// The beginnings of layout lines.
 pub(super) const BEGINNINGS: [&str; 7] = [BEFORE_FIRST, SINCE_LAST, IN_SHORT, "<step", "</step", LEFT_OUT, CUT];
 
-/// Line ends other than U+000A.
+/// Line ends other than U+000A: a reader may take what follows for another line.
 const OTHER_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
@@ -26,7 +26,7 @@ pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
     // Most texts have only the usual line end, which is faster to find.
     let is_plain = !may_have_other_end(text.as_bytes());
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
-        let end = if is_plain { rest.find('\n') } else { rest.find(ends_line) };
+        let end = if is_plain { rest.find('\n') } else { rest.find(|c| c == '\n' || OTHER_ENDS.contains(&c)) };
         let after = |at: usize| at + rest.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         let line = end.and_then(|at| rest.get(..after(at))).unwrap_or(rest);
         let left = max_bytes.saturating_sub(copy.as_ref().map_or(taken, String::len));
@@ -86,11 +86,6 @@ fn may_have_other_end(text: &[u8]) -> bool {
     let may_begin = |bytes: &[u8]| bytes.iter().fold(0, |found, byte| found | begins(*byte)) != 0;
     let (blocks, rest) = text.as_chunks::<32>();
     blocks.iter().any(|block| may_begin(block)) || may_begin(rest)
-}
-
-/// Whether a reader may take what follows for another line.
-fn ends_line(c: char) -> bool {
-    c == '\n' || OTHER_ENDS.contains(&c)
 }
 
 fn is_blank(c: char) -> bool {

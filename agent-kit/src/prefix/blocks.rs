@@ -12,8 +12,6 @@
 //! Absent parts have no block. Each block is one JSON object, so none is a prefix of another, and two requests diverge
 //! within the first block that differs.
 
-use std::fmt;
-
 use rondo_protocol::canonical;
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, ToolSpec};
@@ -27,26 +25,17 @@ pub struct Request<'a> {
 }
 
 /// A part of a request. It prints as `model`, `tools.read_file`, `response_format`, `system`, `message 3`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum Block {
     Model,
+    #[strum(to_string = "tools.{0}")]
     Tool(String),
     ResponseFormat,
     System,
     /// The message of that number, from 1.
+    #[strum(to_string = "message {0}")]
     Message(usize),
-}
-
-impl fmt::Display for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Model => f.write_str("model"),
-            Self::Tool(name) => write!(f, "tools.{name}"),
-            Self::ResponseFormat => f.write_str("response_format"),
-            Self::System => f.write_str("system"),
-            Self::Message(number) => write!(f, "message {number}"),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -122,17 +122,14 @@ pub fn find(text: &str) -> Vec<VolatileSpan> {
     let Some(automaton) = AUTOMATON.as_ref() else { return Vec::new() };
     let held = automaton.find_iter(text).filter_map(|found| {
         let (kind, _, holds) = FORMS.get(found.pattern().as_usize())?;
-        let matched = trimmed(*kind, text.get(found.range())?);
+        let matched = text.get(found.range())?;
+        // The punctuation of a sentence is not the end of a path.
+        let matched = if *kind == Volatile::Path { matched.trim_end_matches(['.', ',', ':']) } else { matched };
         let (before, after) = (text.get(..found.start())?, text.get(found.start() + matched.len()..)?);
         holds(before, matched, after)
             .then(|| VolatileSpan { kind: *kind, at: found.start()..found.start() + matched.len() })
     });
     held.take(MAX_FOUND).collect()
-}
-
-/// Removes a sentence's punctuation from the end of a path.
-fn trimmed(kind: Volatile, matched: &str) -> &str {
-    if kind == Volatile::Path { matched.trim_end_matches(['.', ',', ':']) } else { matched }
 }
 
 /// Checks that no word continues directly before or after the match.

@@ -179,7 +179,10 @@ impl<'a> Turn<'a> {
         }
         let fault = match self.agent.contract.parse(&text) {
             _ if is_cut => cut_at_limit(),
-            _ if reply.finish == Finish::ToolCalls => unreadable_call(),
+            // Calls of tools, of which the provider could read none.
+            _ if reply.finish == Finish::ToolCalls => {
+                fault_of("its call of a tool could not be read; make the call again, or answer")
+            }
             Ok(answer) => {
                 self.answer = Some((text.into_owned(), answer));
                 self.entries.push(Entry::Model { asked, head, reply, request });
@@ -293,12 +296,11 @@ fn with_reads(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Opti
 
 /// The fault of a reply that was cut at the output limit.
 fn cut_at_limit() -> ContractFault {
-    ContractFault { words: "it was cut at the output limit; answer again and be shorter".to_owned() }
+    fault_of("it was cut at the output limit; answer again and be shorter")
 }
 
-/// The fault of a reply that ends with calls of tools, of which the provider could read none.
-fn unreadable_call() -> ContractFault {
-    ContractFault { words: "its call of a tool could not be read; make the call again, or answer".to_owned() }
+fn fault_of(words: &str) -> ContractFault {
+    ContractFault { words: words.to_owned() }
 }
 
 /// The fault of a hook that answered a call of one kind with a reply of another.

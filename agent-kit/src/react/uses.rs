@@ -64,13 +64,13 @@ impl Uses {
     pub(super) fn take(&mut self, uses: &[ToolUse], toolbox: &Toolbox) -> Result<(), Fault> {
         let mut ids = BTreeSet::new();
         for tool in uses {
-            let plan = if tool.id.is_empty() || !ids.insert(tool.id.as_str()) {
-                let message = if tool.id.is_empty() {
-                    "the call has no id, so nothing was done; call again with an id"
-                } else {
-                    "another call of the same reply has this id, so nothing was done; call again with an id of its own"
-                };
-                Plan::answer(&Error::new(Code::ToolCallId, message))
+            let refused = |why: &str| Plan::answer(&Error::new(Code::ToolCallId, why));
+            let plan = if tool.id.is_empty() {
+                refused("the call has no id, so nothing was done; call again with an id")
+            } else if !ids.insert(tool.id.as_str()) {
+                refused(
+                    "another call of the same reply has this id, so nothing was done; call again with an id of its own",
+                )
             } else {
                 plan(tool, toolbox)?
             };

@@ -105,6 +105,7 @@ impl Protocol for Anthropic {
 
     fn misplaced_reasoning(&self, head: &Head, messages: &[Message]) -> Option<usize> {
         let is_bound = models::Model::of(&head.model).binds_thoughts;
+        let is_opaque = |part: &Part| matches!(part, Part::Reasoning { opaque: Some(_), .. });
         let has_any = is_bound && messages.iter().any(|message| message.parts().iter().any(is_opaque));
         let mut chain = empty_chain();
         let linked = messages.iter().map(|message| {
@@ -125,8 +126,4 @@ impl Protocol for Anthropic {
 /// Its own client is given the address without a version, others with one.
 fn versioned(base: &str) -> String {
     format!("{}/v1", base.strip_suffix("/v1").unwrap_or(base))
-}
-
-fn is_opaque(part: &Part) -> bool {
-    matches!(part, Part::Reasoning { opaque: Some(_), .. })
 }

@@ -10,7 +10,7 @@ use rondo_protocol::object::Finish;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::thoughts::{Beginning, Proof, Thought};
+use super::thoughts::{Proof, Thought, beginning, place};
 use super::usage::Counts;
 use crate::model::bounded::{Items, MAX_ITEMS, Progress, given, text};
 use crate::model::http::refusal;
@@ -232,7 +232,7 @@ impl Assembly for Reply {
         let is_refused = matches!(self.progress.end, Some(Ok(Finish::ContentFilter)));
         let mut blocks = if is_refused { Vec::new() } else { self.blocks };
         blocks.sort_by_key(|(index, _)| *index);
-        let place = Beginning::of(&request.call.head).before(request.call.conversation.chain());
+        let place = place(&beginning(&request.call.head), request.call.conversation.chain());
         let mut parts = Parts::default();
         for (at, (_, said)) in blocks.into_iter().enumerate() {
             match said {

@@ -43,24 +43,20 @@ impl Kept for Thought {}
 
 /// What a request has in front of its messages, with its model: a newer one reads the thoughts of an older one that
 /// does not bind them, but not those that are bound.
-pub(super) struct Beginning(String);
-
-impl Beginning {
-    pub(super) fn of(head: &Head) -> Self {
-        let mut text = format!("{}\n{}", head.model, head.system);
-        for tool in &head.tools {
-            // A length in front of each, so that no two heads make the same text.
-            for part in [&tool.name, &tool.description, &tool.parameters] {
-                text.extend(["\n", &part.len().to_string(), ":", part]);
-            }
+pub(super) fn beginning(head: &Head) -> String {
+    let mut text = format!("{}\n{}", head.model, head.system);
+    for tool in &head.tools {
+        // A length in front of each, so that no two heads make the same text.
+        for part in [&tool.name, &tool.description, &tool.parameters] {
+            text.extend(["\n", &part.len().to_string(), ":", part]);
         }
-        Self(digits(Digest::sha256(text.as_bytes())))
     }
+    digits(Digest::sha256(text.as_bytes()))
+}
 
-    /// The place behind messages with that chain.
-    pub(super) fn before(&self, chain: Digest) -> String {
-        format!("{}-{}", self.0, digits(chain))
-    }
+/// The place behind that beginning and messages with that chain.
+pub(super) fn place(beginning: &str, chain: Digest) -> String {
+    format!("{beginning}-{}", digits(chain))
 }
 
 /// The number, from 1, of the first message with a thought that came behind something else. The messages come with the
@@ -70,10 +66,10 @@ pub(super) fn misplaced<'a>(
     messages: impl IntoIterator<Item = (&'a Message, Digest)>,
     is_asked: impl Fn(&str) -> bool,
 ) -> Option<usize> {
-    let beginning = Beginning::of(head);
+    let beginning = beginning(head);
     let mut before = empty_chain();
     for (number, (message, chain)) in (1..).zip(messages) {
-        let place = beginning.before(before);
+        let place = place(&beginning, before);
         let is_misplaced = |part: &Part| match part {
             Part::Reasoning { opaque: Some(opaque), .. } if is_asked(&opaque.provider) => {
                 Thought::of(Some(opaque), &opaque.provider).is_some_and(|thought| thought.after != place)

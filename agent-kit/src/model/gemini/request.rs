@@ -304,7 +304,8 @@ impl<'a> Writer<'_, 'a> {
         if message.role() != Speaker::Tool {
             self.push_behind();
         }
-        if message.role() == Speaker::User && self.is_after_result() {
+        let is_result = |data: &Data<'_>| matches!(data, Data::FunctionResponse(_));
+        if message.role() == Speaker::User && self.contents.last().is_some_and(|last| last.holds(is_result)) {
             self.push(MODEL, Data::Text(NO_ANSWER.into()).into());
         }
         let mut attached = None;
@@ -401,11 +402,6 @@ impl<'a> Writer<'_, 'a> {
             Data::FunctionResponse(result) => Some(result),
             Data::Text(_) | Data::FunctionCall { .. } | Data::InlineData(_) => None,
         }
-    }
-
-    fn is_after_result(&self) -> bool {
-        let is_result = |data: &Data<'_>| matches!(data, Data::FunctionResponse(_));
-        self.contents.last().is_some_and(|last| last.holds(is_result))
     }
 
     fn push(&mut self, role: &'static str, part: WirePart<'a>) {

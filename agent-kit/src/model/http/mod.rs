@@ -232,10 +232,8 @@ impl HttpModel {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub async fn model_ids(&self, time_left: Duration) -> Result<Vec<String>, Fault> {
-        let ids = self.listed(&mut Clock::new(&self.settings, time_left)).await.map_err(|mut fault| {
-            self.redactor.string(&mut fault.message);
-            fault
-        })?;
+        let ids =
+            self.listed(&mut Clock::new(&self.settings, time_left)).await.map_err(|fault| self.redacted(fault))?;
         Ok(ids.into_iter().map(|id| self.redactor.text(&id).into_owned()).collect())
     }
 
@@ -380,6 +378,11 @@ impl HttpModel {
         fault
     }
 
+    fn redacted(&self, mut fault: Fault) -> Fault {
+        self.redactor.string(&mut fault.message);
+        fault
+    }
+
     fn hint(&self, status: u16) -> Option<String> {
         match (status, &self.settings.api_key) {
             (401 | 403, Some(key)) => Some(format!("check the key in {}", key.name)),
@@ -418,12 +421,7 @@ fn whole_max_bytes(max_bytes: usize) -> usize {
 
 impl Model for HttpModel {
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
-        Box::pin(async move {
-            self.ask(call, deltas).await.map_err(|mut fault| {
-                self.redactor.string(&mut fault.message);
-                fault
-            })
-        })
+        Box::pin(async move { self.ask(call, deltas).await.map_err(|fault| self.redacted(fault)) })
     }
 }
 

@@ -99,13 +99,11 @@ fn said(error: &Value) -> String {
         Value::Array(faults) => faults.iter().map(said).collect::<Vec<_>>().join("; "),
         Value::Object(members) => {
             let message = parts.into_iter().filter_map(|key| members.get(key)).find(|message| !is_nothing(message));
-            let place =
-                members.get("loc").or(members.get("param")).filter(|place| !is_nothing(place)).map(
-                    |place| match place {
-                        Value::Array(keys) => keys.iter().map(said).collect::<Vec<_>>().join("."),
-                        place => said(place),
-                    },
-                );
+            let place = members.get("loc").or(members.get("param")).filter(|place| !is_nothing(place));
+            let place = place.map(|place| match place {
+                Value::Array(keys) => keys.iter().map(said).collect::<Vec<_>>().join("."),
+                place => said(place),
+            });
             let message = message.or(members.get("code")).map(said);
             match (place, message) {
                 (Some(place), Some(message)) if !message.contains(&place) => format!("{place}: {message}"),

@@ -73,17 +73,18 @@ struct ContentPart<'a> {
     refusal: Option<&'a RawValue>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
     Message,
     Reasoning,
     Call,
     /// One that was not asked for, such as a search of the server.
+    #[default]
     Other,
 }
 
 /// An item of a reply, as far as it has arrived.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Item {
     kind: Kind,
     /// The text of a message, or what is readable of reasoning.
@@ -98,38 +99,24 @@ struct Item {
 }
 
 impl Item {
-    fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            text: String::new(),
-            call_id: String::new(),
-            name: String::new(),
-            arguments: String::new(),
-            members: Members::new(),
-            reasoning: None,
-        }
-    }
-
     fn read(raw: &RawValue, redactor: &Redactor) -> Result<(String, Self), Fault> {
         let wire: WireItem<'_> = refusal::event(raw.get(), redactor)?;
         let mut item = match text(wire.r#type).as_deref() {
-            Some("message") => Self { text: texts(wire.content, "")?, ..Self::new(Kind::Message) },
+            Some("message") => Self { kind: Kind::Message, text: texts(wire.content, "")?, ..Self::default() },
             Some("function_call") => {
                 let (call_id, name) = (word(wire.call_id).unwrap_or_default(), word(wire.name).unwrap_or_default());
-                Self { call_id, name, arguments: arguments(wire.arguments)?.into_owned(), ..Self::new(Kind::Call) }
+                let arguments = arguments(wire.arguments)?.into_owned();
+                Self { kind: Kind::Call, call_id, name, arguments, ..Self::default() }
             }
             Some("reasoning") => {
                 let (summary, content) = (texts(wire.summary, "\n\n")?, texts(wire.content, "\n\n")?);
                 let is_encrypted = text(wire.encrypted_content).is_some_and(|encrypted| !encrypted.is_empty());
                 // Without its content it is a reference to something stored, and nothing is.
                 let reasoning = (is_encrypted || !content.is_empty()).then(|| raw.get().to_owned());
-                Self {
-                    text: if summary.is_empty() { content } else { summary },
-                    reasoning,
-                    ..Self::new(Kind::Reasoning)
-                }
+                let text = if summary.is_empty() { content } else { summary };
+                Self { kind: Kind::Reasoning, text, reasoning, ..Self::default() }
             }
-            _ => Self::new(Kind::Other),
+            _ => Self::default(),
         };
         if matches!(item.kind, Kind::Message | Kind::Call) {
             let members = [("id", wire.id), ("phase", wire.phase), ("status", wire.status)];
@@ -204,7 +191,7 @@ impl Reply {
         let Some(raw) = event.item else { return Ok(()) };
         let (id, read) = Item::read(raw, redactor)?;
         let Item { kind, call_id, name, members, .. } = read;
-        let item = Item { call_id, name, members, ..Item::new(kind) };
+        let item = Item { kind, call_id, name, members, ..Item::default() };
         let counted_bytes = item.size_bytes();
         self.progress.take(counted_bytes)?;
         self.push(Slot { index: number(event.output_index), id, is_whole: false, counted_bytes, item })
@@ -217,7 +204,7 @@ impl Reply {
         let (index, id) = (number(event.output_index), word(event.item_id).unwrap_or_default());
         let place = self.begun(index, &id, kind);
         if place.is_none() {
-            self.push(Slot { index, id, is_whole: false, counted_bytes: 0, item: Item::new(kind) })?;
+            self.push(Slot { index, id, is_whole: false, counted_bytes: 0, item: Item { kind, ..Item::default() } })?;
         }
         let place = place.unwrap_or(self.slots.len() - 1);
         let Some(slot) = self.slots.get_mut(place) else { return Ok(String::new()) };

@@ -176,10 +176,14 @@ impl<'a> Reader<'a> {
         };
         let is_own = redacted || Digest::of(Kind::Head, &*head).is_ok_and(|(own, _)| own == digest);
         if !is_own {
-            return self.misfit(body, digest, "the head does not have the digest that stands beside it");
+            return self.fault(
+                Code::CassetteChanged,
+                place(body, digest),
+                "the head does not have the digest that stands beside it",
+            );
         }
         if self.cassette.heads.insert(digest, head.into_owned()).is_some() {
-            self.twice(body, digest, "the head stands twice");
+            self.fault(Code::CassetteShape, place(body, digest), "the head stands twice");
         }
     }
 
@@ -189,11 +193,15 @@ impl<'a> Reader<'a> {
             return self.unknown(body, unknown, "the message continues messages that no line before it holds");
         }
         if !redacted && message::link(after.unwrap_or_else(message::empty_chain), &message) != chain {
-            return self.misfit(body, chain, "the message does not have the chain that stands beside it");
+            return self.fault(
+                Code::CassetteChanged,
+                place(body, chain),
+                "the message does not have the chain that stands beside it",
+            );
         }
         let link = Link { message: message.into_owned(), after };
         if self.cassette.messages.insert(chain, link).is_some() {
-            return self.twice(body, chain, "the message stands twice");
+            return self.fault(Code::CassetteShape, place(body, chain), "the message stands twice");
         }
         self.cassette.order.push(chain);
     }
@@ -207,7 +215,11 @@ impl<'a> Reader<'a> {
             return self.unknown(body, chain, "the attempt has messages that no line before it holds");
         }
         if message::request(line.head, line.chain.unwrap_or_else(message::empty_chain)) != line.request {
-            return self.misfit(body, line.request, "the request is not that of the head and the messages");
+            return self.fault(
+                Code::CassetteChanged,
+                place(body, line.request),
+                "the request is not that of the head and the messages",
+            );
         }
         let outcome = match (line.reply.take(), line.fault.take()) {
             (Some(reply), None) => Ok(ModelAnswer { reply, usage: line.usage, cost_usd: line.cost_usd }),
@@ -253,14 +265,6 @@ impl<'a> Reader<'a> {
         let words = words.split_once(" at line ").map_or(words.as_str(), |(words, _)| words);
         let words: String = words.chars().take(200).collect();
         self.fault(Code::CassetteShape, line.floor_char_boundary(error.column().saturating_sub(1)), words);
-    }
-
-    fn twice(&mut self, body: &str, digest: Digest, message: &str) {
-        self.fault(Code::CassetteShape, place(body, digest), message);
-    }
-
-    fn misfit(&mut self, body: &str, digest: Digest, message: &str) {
-        self.fault(Code::CassetteChanged, place(body, digest), message);
     }
 
     /// Reports a reference to something that no earlier line contains. If an earlier line has a fault, that is the

@@ -7,7 +7,7 @@ use rondo_protocol::{Digest, canonical};
 
 use super::*;
 use crate::model::anthropic::Anthropic;
-use crate::model::anthropic::thoughts::Beginning;
+use crate::model::anthropic::thoughts::{beginning, place};
 use crate::model::prompt_cache::{CacheRetention, PromptCache};
 use crate::model::protocol::{Form, Protocol as _};
 use crate::model::{test_call, test_outgoing};
@@ -18,8 +18,7 @@ const SCHEMA: &str =
 /// A thought of the provider `p` behind these messages of the head.
 fn thought(head: &Head, before: &[Message], text: &str) -> Part {
     let chain = before.iter().cloned().collect::<Conversation>().chain();
-    Thought::new(Proof::Signature(format!("of {text}\n=")), &Beginning::of(head).before(chain))
-        .part("p", text.to_owned())
+    Thought::new(Proof::Signature(format!("of {text}\n=")), &place(&beginning(head), chain)).part("p", text.to_owned())
 }
 
 fn called(id: &str, arguments: &str) -> Part {
