@@ -47,33 +47,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 24] = [
-        Self::ModelChanged,
-        Self::ToolAdded,
-        Self::ToolRemoved,
-        Self::ToolChanged,
-        Self::SchemaChanged,
-        Self::SystemTextChanged,
-        Self::VolatileInSystem(Volatile::Clock),
-        Self::VolatileInSystem(Volatile::Id),
-        Self::VolatileInSystem(Volatile::Path),
-        Self::VolatileInSystem(Volatile::Environment),
-        Self::VolatileInPrompt(Volatile::Clock),
-        Self::VolatileInPrompt(Volatile::Id),
-        Self::VolatileInPrompt(Volatile::Path),
-        Self::VolatileInPrompt(Volatile::Environment),
-        Self::PromptChanged,
-        Self::SummaryChanged,
-        Self::SummaryOrderChanged,
-        Self::SummaryCutChanged,
-        Self::AnswerRewritten,
-        Self::ToolResultChanged,
-        Self::ToolCallsChanged,
-        Self::HistoryShortened,
-        Self::HistoryNone,
-        Self::Compacted,
-    ];
-
     pub fn phrase(self) -> &'static str {
         match self {
             Self::ModelChanged => "model changed",
