@@ -16,7 +16,6 @@ mod objects;
 pub(crate) mod private;
 pub mod process;
 mod protected;
-mod repository;
 
 pub use credentials::{CREDENTIALS, key_files};
 pub use objects::reached;

@@ -63,20 +63,19 @@ impl Names {
 
     pub(crate) fn found_in(&self, folder: &Path) -> Vec<(PathBuf, Protection)> {
         let names = entries(folder);
-        let below = |pattern: &Pattern| {
-            let (first, rest) = pattern.parts.split_first()?;
-            let mut found: Vec<PathBuf> =
-                names.iter().filter(|name| is_meant(first, name)).map(|name| folder.join(name)).collect();
-            for part in rest {
-                let inner = |folder: &PathBuf| {
-                    let names = entries(folder).into_iter().filter(|name| is_meant(part, name));
-                    names.map(|name| folder.join(name)).collect::<Vec<_>>()
-                };
-                found = found.iter().flat_map(inner).collect();
-            }
-            Some(found.into_iter().map(|path| (path, pattern.protection)).collect::<Vec<_>>())
+        let within = |folder: &Path, names: &[OsString], part: &str| -> Vec<PathBuf> {
+            names.iter().filter(|name| is_meant(part, name)).map(|name| folder.join(name)).collect()
         };
-        self.0.iter().filter_map(below).flatten().collect()
+        let mut all = Vec::new();
+        for pattern in &self.0 {
+            let Some((first, rest)) = pattern.parts.split_first() else { continue };
+            let mut found = within(folder, &names, first);
+            for part in rest {
+                found = found.iter().flat_map(|folder| within(folder, &entries(folder), part)).collect();
+            }
+            all.extend(found.into_iter().map(|path| (path, pattern.protection)));
+        }
+        all
     }
 
     /// Whether folders that look like a repository are closed.
@@ -111,31 +110,20 @@ fn entries(folder: &Path) -> Vec<OsString> {
 /// short name for `.git` (CVE-2014-9390).
 fn is_meant(part: &str, name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    if bytes.len() > NAME_MAX_BYTES {
-        return part.contains('*') && glob(part.as_bytes(), &bytes.to_ascii_lowercase());
-    }
     if part == ".git" && bytes.eq_ignore_ascii_case(b"git~1") {
         return true;
     }
-    if bytes.is_ascii() {
-        return matches(part, bytes);
+    if bytes.is_ascii() || bytes.len() > NAME_MAX_BYTES {
+        return glob(part.as_bytes(), bytes);
     }
     let visible = |c: &char| !matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     name.to_str().is_some_and(|name| {
         let shown: String = name.chars().filter(visible).collect();
-        matches(part, shown.to_lowercase().as_bytes())
+        glob(part.as_bytes(), shown.to_lowercase().as_bytes())
     })
 }
 
-fn matches(part: &str, name: &[u8]) -> bool {
-    if part.contains('*') {
-        glob(part.as_bytes(), &name.to_ascii_lowercase())
-    } else {
-        name.eq_ignore_ascii_case(part.as_bytes())
-    }
-}
-
-/// Whether `name` matches `pattern`, in which `*` matches any bytes. Backtracking to the last one is enough: it can match
+/// Whether `name` matches `pattern`, ignoring case, in which `*` matches any bytes. Backtracking to the last one is enough: it can match
 /// whatever an earlier one could match in addition.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
@@ -147,7 +135,7 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
                 at += 1;
                 last = Some((at, read));
             }
-            Some(wanted) if wanted == byte => (at, read) = (at + 1, read + 1),
+            Some(wanted) if wanted.eq_ignore_ascii_case(byte) => (at, read) = (at + 1, read + 1),
             _ => {
                 let Some((behind, reach)) = last else { return false };
                 (at, read) = (behind, reach + 1);

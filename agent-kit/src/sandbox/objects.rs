@@ -10,32 +10,23 @@ const LINKS_MAX: usize = 40;
 /// folders.
 pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
+    let in_real_folder = |path: &Path| in_real_folder(path).unwrap_or_else(|| real(path));
     let mut at = in_real_folder(path);
     while names.len() <= LINKS_MAX && !names.contains(&at) {
-        let target = at.read_link();
         names.push(at.clone());
-        let Ok(target) = target else { break };
-        at = in_real_folder(&at.parent().map_or(target.clone(), |folder| folder.join(&target)));
+        let Ok(target) = at.read_link() else { break };
+        at = in_real_folder(&at.parent().unwrap_or(Path::new("")).join(target));
     }
     names
 }
 
-fn in_real_folder(path: &Path) -> PathBuf {
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent).join(name),
-        _ => real(path),
-    }
+fn in_real_folder(path: &Path) -> Option<PathBuf> {
+    Some(real(path.parent()?).join(path.file_name()?))
 }
 
 /// The real path, also of a missing one.
 pub(crate) fn real(path: &Path) -> PathBuf {
-    if let Ok(real) = path.canonicalize() {
-        return real;
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent).join(name),
-        _ => path.to_owned(),
-    }
+    path.canonicalize().ok().or_else(|| in_real_folder(path)).unwrap_or_else(|| path.to_owned())
 }
 
 /// [`Path::starts_with`] ignoring case: an inaccessible path may not exist yet, so that its inode is unknown.

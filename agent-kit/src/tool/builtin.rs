@@ -16,7 +16,6 @@ pub trait BuiltIn: Send + Sync {
     type Arguments: DeserializeOwned + JsonSchema + Send;
 
     const NAME: &'static str;
-    /// What it does, for a model to read.
     const DESCRIPTION: &'static str;
 
     fn effect(&self, arguments: &Self::Arguments) -> Effect;
@@ -26,7 +25,6 @@ pub trait BuiltIn: Send + Sync {
         Effect::External
     }
 
-    /// Runs the tool.
     fn run<'a>(
         &'a self,
         arguments: Self::Arguments,

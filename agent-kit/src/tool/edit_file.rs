@@ -47,21 +47,16 @@ impl FileCall for EditFile {
         let path = target.path();
         let bytes = target.read(CHANGED_MAX_BYTES)?;
         let text = Text::read(&path, bytes.ok_or_else(|| files::Error::Missing(path.clone()))?)?;
-        let edited = edit(&path, &text, &self, &redactor)?;
-        let content = text.encode(&path, edited.content)?;
+        let (content, lines) = edit(&path, &text, &self, &redactor)?;
+        let content = text.encode(&path, content)?;
         patience.check()?;
         target.replace(&content)?;
-        Ok(format!("edited {path} at {}\n", edited.places).into())
+        Ok(format!("edited {path} at {lines}\n").into())
     }
 }
 
-struct Edited {
-    content: String,
-    /// The changed lines, in words.
-    places: String,
-}
-
-fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> Result<Edited, Error> {
+/// The content as it is then, and the changed lines, in words.
+fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> Result<(String, String), Error> {
     let fault = |message: String| Error::new(Code::EditUnclear, message);
     if arguments.old.is_empty() {
         return Err(fault("`old` is empty; give the text to replace, or use write_file for a new file".to_owned()));
@@ -81,8 +76,8 @@ fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> R
     let lines = lines_of(content, &places);
     match places.len() {
         0 => Err(fault(format!("`old` is not in {path:?}{}", nearest(content, &arguments.old, redactor)))),
-        1 => Ok(Edited { content: content.replacen(&*old, &new, 1), places: lines }),
-        _ if arguments.all => Ok(Edited { content: replaced(path, content, &old, &new)?, places: lines }),
+        1 => Ok((content.replacen(&*old, &new, 1), lines)),
+        _ if arguments.all => Ok((replaced(path, content, &old, &new)?, lines)),
         _ => Err(fault(format!(
             "`old` is more than once in {path:?}, at {lines}; give more of the lines around it, or set `all`"
         ))),

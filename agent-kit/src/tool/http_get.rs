@@ -96,7 +96,12 @@ fn present(response: &Response, redactor: &Redactor) -> Result<String, Error> {
     }
     let kind = response.content_type.as_deref().map(|kind| bound::line(&redactor.text(kind), TYPE_MAX_CHARS));
     let kind = kind.as_deref().unwrap_or("of no named type");
-    let size = size(response);
+    let read = bound::bytes(response.body.len() as u64);
+    let size = match response.length_bytes {
+        Some(length) => bound::bytes(length),
+        None if response.cut => format!("more than {read}"),
+        None => read.clone(),
+    };
     let text = text.map_err(|why| {
         let message = format!("{} is {kind}, {size}: {why}, and only texts are read", response.url);
         Error::new(Code::HttpNotText, message)
@@ -104,21 +109,9 @@ fn present(response: &Response, redactor: &Redactor) -> Result<String, Error> {
     let mut result = format!("{} {kind}, {size}, {}\n", response.status_line, response.url);
     result.push_str(&bound::cut(text, STORED_MAX_BYTES.saturating_sub(AROUND_BYTES)));
     if response.cut {
-        let read = bound::bytes(response.body.len() as u64);
-        result.push_str("\n[cut here: the first ");
-        result.push_str(&read);
-        result.push_str(" of the body]");
+        result = format!("{result}\n[cut here: the first {read} of the body]");
     }
     Ok(result)
-}
-
-fn size(response: &Response) -> String {
-    let read = response.body.len() as u64;
-    match response.length_bytes {
-        Some(length) => bound::bytes(length),
-        None if response.cut => format!("more than {}", bound::bytes(read)),
-        None => bound::bytes(read),
-    }
 }
 
 /// The body as text, or why it is not text.

@@ -44,36 +44,32 @@ impl FileCall for ListFiles {
     }
 
     fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<Content, Error> {
-        list(workspace, &self, patience).map(Content::from)
-    }
-}
-
-fn list(workspace: &Workspace, arguments: &ListFiles, patience: &Patience) -> Result<String, Error> {
-    let folder = match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
-        Opened::Folder(folder) => folder,
-        Opened::File(file) => return Ok(format!("{}\t{}\n", file.path(), grouped(file.stamp().size_bytes))),
-    };
-    let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), arguments.depth, patience)?;
-    let mut shown = String::new();
-    let mut count = 0;
-    let mut is_cut = false;
-    tree.walk(&folder, &mut |folder, entry| {
-        is_cut = count == ENTRIES_MAX || shown.len() >= SHOWN_MAX_BYTES;
-        if !is_cut {
-            count += 1;
-            show(&mut shown, folder, entry);
+        let folder = match workspace.find(self.path.as_deref().unwrap_or("."))? {
+            Opened::Folder(folder) => folder,
+            Opened::File(file) => {
+                return Ok(format!("{}\t{}\n", file.path(), grouped(file.stamp().mark.size_bytes)).into());
+            }
+        };
+        let mut tree = Tree::new(workspace, &folder, self.glob.as_deref(), self.depth, patience)?;
+        let (mut shown, mut count, mut is_cut) = (String::new(), 0, false);
+        tree.walk(&folder, &mut |folder, entry| {
+            is_cut = count == ENTRIES_MAX || shown.len() >= SHOWN_MAX_BYTES;
+            if !is_cut {
+                count += 1;
+                show(&mut shown, folder, entry);
+            }
+            Ok(!is_cut)
+        })?;
+        if count == 0 {
+            shown.push_str("[nothing to list]\n");
         }
-        Ok(!is_cut)
-    })?;
-    if count == 0 {
-        shown.push_str("[nothing to list]\n");
+        tree.marks.show(&mut shown);
+        if is_cut {
+            // Writing to a string cannot fail.
+            let _ = writeln!(shown, "[cut after {} entries; narrow with `path`, `glob` or `depth`]", grouped(count));
+        }
+        Ok(shown.into())
     }
-    tree.marks.show(&mut shown);
-    if is_cut {
-        // Writing to a string cannot fail.
-        let _ = writeln!(shown, "[cut after {} entries; narrow with `path`, `glob` or `depth`]", grouped(count));
-    }
-    Ok(shown)
 }
 
 fn show(shown: &mut String, folder: &Folder<'_>, entry: &FolderEntry) {
@@ -81,7 +77,7 @@ fn show(shown: &mut String, folder: &Folder<'_>, entry: &FolderEntry) {
     // Writing to a string cannot fail.
     let _ = match entry.stamp.kind {
         Kind::Folder => writeln!(shown, "{path}/"),
-        Kind::File => writeln!(shown, "{path}\t{}", grouped(entry.stamp.size_bytes)),
+        Kind::File => writeln!(shown, "{path}\t{}", grouped(entry.stamp.mark.size_bytes)),
         Kind::Link => match &entry.target {
             // Where a link leads outside the workspace must not be revealed.
             Some(target) if target.is_relative() => writeln!(shown, "{path} -> {}", escaped(target)),

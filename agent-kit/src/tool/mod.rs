@@ -48,7 +48,6 @@ use serde::{Deserialize, Serialize};
 use crate::redact::Redactor;
 use crate::sandbox::files::Watch;
 
-/// A tool that a role can call.
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &Spec;
 
@@ -124,7 +123,6 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Creates an invocation with an empty watch.
     pub fn new(idempotency_key: impl Into<String>) -> Self {
         let (watch, redactor) = (Watch::default(), Redactor::default());
         Self { idempotency_key: idempotency_key.into(), watch, redactor, caller: None }

@@ -51,32 +51,23 @@ impl FileCall for ReadFile {
     }
 
     fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
-        read(workspace, &self, redactor, patience)
+        let from = self.from_line.unwrap_or(1).max(1);
+        let to = self.to_line.unwrap_or(u64::MAX);
+        if to < from {
+            let message = format!("to_line {to} is before from_line {from}");
+            return Err(Error::new(Code::ToolArguments, message));
+        }
+        let file = workspace.file(&self.path)?;
+        let (path, size_bytes) = (file.path().to_owned(), file.stamp().mark.size_bytes);
+        let mut reader = BufReader::with_capacity(64 << 10, file);
+        // An error is reported where the lines are read.
+        if reader.fill_buf().is_ok_and(|beginning| is_binary(beginning) && is_picture(beginning)) {
+            return picture(reader, &path, size_bytes).map(Content::from);
+        }
+        let mut part = RequestedLines { redactor, path, size_bytes, from, to, ..RequestedLines::default() };
+        part.read(reader, patience)?;
+        part.shown().map(Content::from)
     }
-}
-
-fn read(
-    workspace: &Workspace,
-    arguments: &ReadFile,
-    redactor: Redactor,
-    patience: &Patience,
-) -> Result<Content, Error> {
-    let from = arguments.from_line.unwrap_or(1).max(1);
-    let to = arguments.to_line.unwrap_or(u64::MAX);
-    if to < from {
-        let message = format!("to_line {to} is before from_line {from}");
-        return Err(Error::new(Code::ToolArguments, message));
-    }
-    let file = workspace.file(&arguments.path)?;
-    let (path, size_bytes) = (file.path().to_owned(), file.stamp().size_bytes);
-    let mut reader = BufReader::with_capacity(64 << 10, file);
-    // An error is reported where the lines are read.
-    if reader.fill_buf().is_ok_and(|beginning| is_binary(beginning) && is_picture(beginning)) {
-        return picture(reader, &path, size_bytes).map(Content::from);
-    }
-    let mut part = RequestedLines { redactor, path, size_bytes, from, to, ..RequestedLines::default() };
-    part.read(reader, patience)?;
-    part.shown().map(Content::from)
 }
 
 /// Whether a file that begins with these bytes is no text.

@@ -61,76 +61,58 @@ impl FileCall for SearchFiles {
     }
 
     fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
-        search(workspace, &self, redactor, patience).map(Content::from)
-    }
-}
-
-fn search(
-    workspace: &Workspace,
-    arguments: &SearchFiles,
-    redactor: Redactor,
-    patience: &Patience,
-) -> Result<String, Error> {
-    let context = usize::try_from(arguments.context).unwrap_or(CONTEXT_MAX).min(CONTEXT_MAX);
-    let mut search = Search {
-        matcher: compiled(arguments)?,
-        searcher: SearcherBuilder::new()
+        let context = usize::try_from(self.context).unwrap_or(CONTEXT_MAX).min(CONTEXT_MAX);
+        let searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(context)
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_MAX_BYTES))
-            .build(),
-        patience,
-        hits: Hits {
-            redactor,
-            path: String::new(),
-            has_context: context > 0,
-            matches: 0,
-            shown: String::new(),
-            is_cut: false,
-        },
-        unread: Marks::default(),
-    };
-    match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
-        Opened::File(file) => search.file(file),
-        Opened::Folder(folder) => {
-            let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), None, patience)?;
-            let walked = tree.walk(&folder, &mut |folder, entry| {
-                if entry.stamp.kind == Kind::File {
-                    match folder.file(&entry.name) {
-                        Ok(file) => search.file(file),
-                        Err(error) => search.unread.push(error.to_string()),
+            .build();
+        let hits = Hits { redactor, has_context: context > 0, ..Hits::default() };
+        let mut search = Search { matcher: self.compiled()?, searcher, patience, hits, unread: Marks::default() };
+        match workspace.find(self.path.as_deref().unwrap_or("."))? {
+            Opened::File(file) => search.file(file),
+            Opened::Folder(folder) => {
+                let mut tree = Tree::new(workspace, &folder, self.glob.as_deref(), None, patience)?;
+                let walked = tree.walk(&folder, &mut |folder, entry| {
+                    if entry.stamp.kind == Kind::File {
+                        match folder.file(&entry.name) {
+                            Ok(file) => search.file(file),
+                            Err(error) => search.unread.push(error.to_string()),
+                        }
                     }
+                    Ok(!search.hits.is_cut && !patience.is_over())
+                });
+                search.unread.append(tree.marks);
+                // When time is up, the matches so far are worth more than the error.
+                if !patience.is_over() {
+                    walked?;
                 }
-                Ok(!search.hits.is_cut && !patience.is_over())
-            });
-            search.unread.append(tree.marks);
-            // When time is up, the matches so far are worth more than the error.
-            if !patience.is_over() {
-                walked?;
             }
         }
+        search.shown().map(Content::from)
     }
-    search.shown()
 }
 
-fn compiled(arguments: &SearchFiles) -> Result<RegexMatcher, Error> {
-    let fault = |message: String| Error::new(Code::PatternUnusable, message);
-    if arguments.pattern.is_empty() {
-        return Err(fault("the pattern is empty, which every line matches".to_owned()));
+impl SearchFiles {
+    fn compiled(&self) -> Result<RegexMatcher, Error> {
+        let fault = |message: String| Error::new(Code::PatternUnusable, message);
+        if self.pattern.is_empty() {
+            return Err(fault("the pattern is empty, which every line matches".to_owned()));
+        }
+        if self.pattern.len() > PATTERN_MAX_BYTES {
+            return Err(fault(format!("the pattern is longer than {PATTERN_MAX_BYTES} bytes")));
+        }
+        let mut builder = RegexMatcherBuilder::new();
+        builder
+            .case_insensitive(self.case_insensitive)
+            .fixed_strings(self.literal)
+            .line_terminator(Some(b'\n'))
+            .size_limit(COMPILED_MAX_BYTES)
+            .dfa_size_limit(COMPILED_MAX_BYTES);
+        builder.build(&self.pattern).map_err(|error| fault(format!("the pattern cannot be used: {error}")))
     }
-    if arguments.pattern.len() > PATTERN_MAX_BYTES {
-        return Err(fault(format!("the pattern is longer than {PATTERN_MAX_BYTES} bytes")));
-    }
-    let mut builder = RegexMatcherBuilder::new();
-    builder
-        .case_insensitive(arguments.case_insensitive)
-        .fixed_strings(arguments.literal)
-        .line_terminator(Some(b'\n'))
-        .size_limit(COMPILED_MAX_BYTES)
-        .dfa_size_limit(COMPILED_MAX_BYTES);
-    builder.build(&arguments.pattern).map_err(|error| fault(format!("the pattern cannot be used: {error}")))
 }
 
 struct Search<'p> {
@@ -188,6 +170,7 @@ impl Read for Timed<'_> {
 }
 
 /// The lines found, as they are shown.
+#[derive(Default)]
 struct Hits {
     /// For lines that are cut.
     redactor: Redactor,

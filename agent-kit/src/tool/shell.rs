@@ -18,7 +18,6 @@ use crate::sandbox::process::{Command, Processes, WorkingDir};
 const TIMEOUT_S: u64 = 120;
 const TIMEOUT_MAX_S: u64 = 3600;
 
-/// Runs programs in the sandbox.
 #[derive(Debug, Clone)]
 pub struct Shell {
     processes: Arc<Processes>,

@@ -15,7 +15,7 @@ use super::{Error, Tool, arguments};
 /// The maximum length of a tool name at providers (<https://platform.openai.com/docs/api-reference/chat/create>).
 const WIRE_NAME_MAX: usize = 64;
 
-/// All tools of the operator, by name.
+/// All tools of the operator.
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: BTreeMap<String, Arc<dyn Tool>>,
@@ -31,10 +31,7 @@ pub struct Clash {
 }
 
 impl ToolSet {
-    /// Adds a tool.
-    ///
-    /// # Errors
-    /// [`Clash`] when its name, or its name on the wire, is taken: no tool replaces another.
+    /// Adds a tool, unless its name, or its name on the wire, is taken: no tool replaces another.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Clash> {
         let name = tool.spec().name.clone();
         let wire = wire_name(&name);
@@ -55,8 +52,7 @@ impl ToolSet {
     }
 
     fn lacks(&self, pattern: &str) -> String {
-        let server = pattern.split_once('.').and_then(|(server, _)| self.unusable.get(server));
-        if let Some(why) = server {
+        if let Some(why) = pattern.split_once('.').and_then(|(server, _)| self.unusable.get(server)) {
             return format!("there is no tool {pattern:?}: {why}");
         }
         let near = nearest(pattern, self.tools.keys().map(String::as_str));
@@ -166,8 +162,7 @@ impl Toolbox {
         let mut toolbox = Self::default();
         for pattern in patterns {
             let is_one = !pattern.ends_with('*');
-            let mut refused = None;
-            let mut offered = false;
+            let (mut refused, mut offered) = (None, false);
             for tool in tools.matching(pattern) {
                 let why = denied(&**tool);
                 // Of several matches, the role gets those that are granted. A tool that it names individually is
@@ -210,7 +205,6 @@ impl Toolbox {
         self.offers.iter().map(spec).collect()
     }
 
-    /// Every offer, by name on the wire.
     pub fn offers(&self) -> impl Iterator<Item = (&str, &Offer)> {
         self.offers.iter().map(|(wire, offer)| (wire.as_str(), offer))
     }

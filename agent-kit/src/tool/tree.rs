@@ -57,17 +57,8 @@ impl<'w> Tree<'w> {
         patience: &'w Patience,
     ) -> Result<Self, Error> {
         let depth_max = depth.map_or(DEPTH_MAX, |depth| usize::try_from(depth).unwrap_or(DEPTH_MAX).min(DEPTH_MAX));
-        let glob = compiled(folder.real(), glob)?;
-        let mut tree = Self {
-            workspace,
-            patience,
-            glob,
-            rules: Vec::new(),
-            depth_max,
-            names: 0,
-            held_bytes: 0,
-            marks: Marks::default(),
-        };
+        let (glob, rules, marks) = (compiled(folder.real(), glob)?, Vec::new(), Marks::default());
+        let mut tree = Self { workspace, patience, glob, rules, depth_max, names: 0, held_bytes: 0, marks };
         tree.inherit(folder.real());
         Ok(tree)
     }
@@ -202,7 +193,6 @@ impl<'w> Tree<'w> {
     }
 }
 
-/// The memory of a folder's names.
 fn held_bytes(listing: &Listing) -> usize {
     let of = |entry: &FolderEntry| {
         let target = entry.target.as_ref().map_or(0, |target| target.as_os_str().len());

@@ -119,7 +119,7 @@ fn a_file_that_grows_is_read_no_further_than_was_asked() {
 fn what_is_seen_has_a_stamp() {
     let scene = Scene::of(&[("a", "12345")]);
     let first = scene.workspace.file("a").unwrap().stamp().clone();
-    assert_eq!((first.kind, first.size_bytes), (Kind::File, 5));
+    assert_eq!((first.kind, first.mark.size_bytes), (Kind::File, 5));
     assert_eq!(&first, scene.workspace.file("a").unwrap().stamp());
     scene.workspace.target("a").unwrap().replace(b"12345").unwrap();
     assert_ne!(&first, scene.workspace.file("a").unwrap().stamp());

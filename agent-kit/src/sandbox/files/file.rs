@@ -15,7 +15,7 @@ pub struct OpenFile {
     path: String,
     stamp: Stamp,
     /// The record of what was read, if it is watched.
-    reading: Option<TrackedRead>,
+    pub(super) reading: Option<TrackedRead>,
 }
 
 impl OpenFile {
@@ -40,10 +40,6 @@ impl OpenFile {
         Ok(Self { file, path, stamp, reading: None })
     }
 
-    pub(super) fn note_reading(&mut self, reading: TrackedRead) {
-        self.reading = Some(reading);
-    }
-
     /// Its path for display.
     pub fn path(&self) -> &str {
         &self.path
@@ -54,15 +50,12 @@ impl OpenFile {
         &self.stamp
     }
 
-    /// Reads it whole.
-    ///
-    /// # Errors
-    /// When it has more than `max_bytes`, whatever it claims to have, or cannot be read.
+    /// Reads it whole, if it has at most `max_bytes`, whatever it claims to have.
     pub fn read_whole(&mut self, max_bytes: u64) -> Result<Vec<u8>, Error> {
         let path = self.path.clone();
         let too_large = |size_bytes| Error::TooLarge { path: path.clone(), size_bytes, max_bytes };
-        if self.stamp.size_bytes > max_bytes {
-            return Err(too_large(self.stamp.size_bytes));
+        if self.stamp.mark.size_bytes > max_bytes {
+            return Err(too_large(self.stamp.mark.size_bytes));
         }
         let mut bytes = Vec::new();
         let read = self.by_ref().take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);

@@ -31,7 +31,6 @@ pub struct Listing {
     pub is_cut: bool,
 }
 
-/// One name in a folder.
 #[derive(Debug)]
 pub struct FolderEntry {
     pub name: OsString,
@@ -46,10 +45,10 @@ impl Listing {
         let mut hasher = Hasher::default();
         for FolderEntry { name, stamp, target } in &self.entries {
             // The size of a folder is not defined.
-            let size_bytes = if stamp.kind == Kind::File { stamp.size_bytes } else { 0 };
+            let size_bytes = if stamp.kind == Kind::File { stamp.mark.size_bytes } else { 0 };
             // Names and targets contain no NUL, so the encoding is unambiguous.
             hasher.update(name.as_bytes());
-            hasher.update(&[0, stamp.kind.code()]);
+            hasher.update(&[0, stamp.kind as u8]);
             hasher.update(&size_bytes.to_le_bytes());
             hasher.update(target.as_ref().map_or(b"", |target| target.as_os_str().as_bytes()));
             hasher.update(&[0]);
@@ -69,12 +68,10 @@ impl<'a> Folder<'a> {
         &self.real
     }
 
-    /// Its stamp when it was opened.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }
 
-    /// The path of one of its entries, for display.
     pub fn path_of(&self, name: &OsStr) -> String {
         self.workspace.shown(&self.real.join(name))
     }
@@ -83,8 +80,7 @@ impl<'a> Folder<'a> {
         let listing = self.list_until(None);
         match &listing {
             Ok(listing) if !listing.is_cut => {
-                let (mark, digest) = (self.stamp.mark(), listing.digest());
-                self.workspace.note(&self.real, ReadKind::Listing, Some(mark), Some(digest));
+                self.workspace.note(&self.real, ReadKind::Listing, Some(self.stamp.mark), Some(listing.digest()));
             }
             _ => self.workspace.unnoted(),
         }
@@ -118,12 +114,9 @@ impl<'a> Folder<'a> {
     }
 
     /// Opens a subfolder. A link is not followed.
-    ///
-    /// # Errors
-    /// When it is no folder, not granted or inaccessible.
     pub fn folder(&self, name: &OsStr) -> Result<Folder<'a>, Error> {
         let folder = self.enter(name).inspect_err(|_| self.workspace.unnoted())?;
-        self.workspace.note(&folder.real, ReadKind::Folder, Some(folder.stamp.mark()), None);
+        self.workspace.note(&folder.real, ReadKind::Folder, Some(folder.stamp.mark), None);
         Ok(folder)
     }
 
@@ -146,9 +139,6 @@ impl<'a> Folder<'a> {
     }
 
     /// Opens a file in it. A link is not followed.
-    ///
-    /// # Errors
-    /// When it is no regular file, not granted or inaccessible.
     pub fn file(&self, name: &OsStr) -> Result<OpenFile, Error> {
         let real = self.real.join(name);
         let file = self.open(name, &real);

@@ -61,7 +61,6 @@ pub use watch::Watch;
 use super::names::Names;
 use super::objects::names_of;
 use super::protected::protected;
-use name::Lexical;
 use passage::Passage;
 use rules::Rules;
 
@@ -123,14 +122,12 @@ impl Workspace {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let mut roots = vec![Root::open(&root)?];
         let Access { read, write, hidden, read_only, protected } = access;
-        let mut elsewhere = Vec::new();
+        let mut granted_by = Vec::new();
         let mut granted = |paths: Vec<PathBuf>| -> Vec<PathBuf> {
-            let real = paths.iter().filter_map(|path| root.join(path).canonicalize().ok().map(|real| (path, real)));
-            real.map(|(path, real)| {
-                elsewhere.push((root.join(path), real.clone()));
-                real
-            })
-            .collect()
+            let given = paths.iter().map(|path| root.join(path));
+            let real: Vec<_> = given.filter_map(|given| Some((given.canonicalize().ok()?, given))).collect();
+            granted_by.extend(real.iter().cloned());
+            real.into_iter().map(|(real, _)| real).collect()
         };
         let names = |path: &Path| names_of(&root.join(path));
         let mut rules = Rules {
@@ -143,7 +140,7 @@ impl Workspace {
             roots: Vec::new(),
         };
         let home = roots.first().map(|root| root.path.clone()).unwrap_or_default();
-        for (given, real) in elsewhere {
+        for (real, given) in granted_by {
             if real.starts_with(&home) {
                 continue;
             }
@@ -169,30 +166,20 @@ impl Workspace {
 
     /// Normalizes a caller's path without resolving links: relative to the root, with `/` between its parts, `.` for
     /// the root itself; absolute if it is elsewhere.
-    ///
-    /// # Errors
-    /// When it is no valid path: empty, too long, with a NUL byte, or leading out.
     pub fn normalized(&self, path: &str) -> Result<String, Error> {
-        let (root, parts) = self.lexical(path)?;
-        Ok(self.shown(&root.path.join(parts.iter().collect::<PathBuf>())))
+        let (root, below) = self.lexical(path)?;
+        Ok(self.shown(&root.path.join(below)))
     }
 
     /// Opens a path for reading. Links are followed within what is granted.
-    ///
-    /// # Errors
-    /// When it is missing, not granted, inaccessible, or neither a file nor a folder.
     pub fn find(&self, path: &str) -> Result<Opened<'_>, Error> {
-        let (root, parts) = self.lexical(path).inspect_err(|_| self.unnoted())?;
-        let asked = root.path.join(parts.iter().collect::<PathBuf>());
-        let found = Passage::new(self, path, root).walk(parts);
+        let (root, below) = self.lexical(path).inspect_err(|_| self.unnoted())?;
+        let asked = root.path.join(&below);
+        let found = Passage::new(self, path, root, &below).walk();
         self.note_found(&asked, found.as_ref());
         found
     }
 
-    /// Opens a file for reading, as [`Workspace::find`].
-    ///
-    /// # Errors
-    /// As [`Workspace::find`], and when it is a folder.
     pub fn file(&self, path: &str) -> Result<OpenFile, Error> {
         match self.find(path)? {
             Opened::File(file) => Ok(file),
@@ -203,14 +190,11 @@ impl Workspace {
     }
 
     /// Prepares to write a file, without changing anything.
-    ///
-    /// # Errors
-    /// When it may not be written, a part of its path is a link, or it exists and is no regular file.
     pub fn target(&self, path: &str) -> Result<Target<'_>, Error> {
         // A write cannot be recorded as a read.
         self.unnoted();
-        let (root, parts) = self.lexical(path)?;
-        Target::find(self, path, root, &parts)
+        let (root, below) = self.lexical(path)?;
+        Target::find(self, path, root, &below)
     }
 
     /// The same workspace without a record.
@@ -228,15 +212,11 @@ impl Workspace {
     }
 
     /// The root at which a path begins, and the names below it.
-    fn lexical(&self, path: &str) -> Result<(&Root, Vec<std::ffi::OsString>), Error> {
-        let outside = || Error::Outside(path.to_owned());
-        match Lexical::read(path)? {
-            Lexical::Relative(parts) => Ok((self.roots.first().ok_or_else(outside)?, parts)),
-            Lexical::Absolute(whole) => {
-                let (root, rest) = self.beneath(&whole).ok_or_else(outside)?;
-                Ok((root, name::parts(&rest)))
-            }
-        }
+    fn lexical(&self, path: &str) -> Result<(&Root, PathBuf), Error> {
+        let whole = name::lexical(path)?;
+        let found =
+            if whole.is_absolute() { self.beneath(&whole) } else { self.roots.first().map(|root| (root, whole)) };
+        found.ok_or_else(|| Error::Outside(path.to_owned()))
     }
 
     /// The nearest root above an absolute path, and what follows.

@@ -1,6 +1,6 @@
 //! Paths as callers write them, and as they are shown.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -14,51 +14,35 @@ const NAME_MAX_BYTES: usize = 255;
 /// How much of a path that cannot be used is shown.
 const SHOWN_MAX_CHARS: usize = 120;
 
-/// A path without `.` and `..`. `a/..` is taken as nothing even where `a` is a link or does not exist, because that is
-/// what who writes it means, and because the path then says what it touches before it is walked.
-pub(super) enum Lexical {
-    /// Below the workspace's root.
-    Relative(Vec<OsString>),
-    /// Anywhere.
-    Absolute(PathBuf),
-}
-
-impl Lexical {
-    pub(super) fn read(path: &str) -> Result<Self, Error> {
-        let fault = |why| Error::Path { path: path.chars().take(SHOWN_MAX_CHARS).collect(), why };
-        if path.is_empty() {
-            return Err(fault("is an empty path; `.` is the workspace's root"));
-        }
-        if path.contains('\0') {
-            return Err(fault("holds a NUL byte, which no path can"));
-        }
-        if path.len() > PATH_MAX_BYTES {
-            return Err(fault("is longer than 4096 bytes, which no path can be"));
-        }
-        let mut parts = Vec::new();
-        let absolute = path.starts_with('/');
-        for component in Path::new(path).components() {
-            match component {
-                Component::Normal(name) if name.len() > NAME_MAX_BYTES => {
-                    return Err(fault("holds a name longer than 255 bytes, which no file can have"));
-                }
-                Component::Normal(name) => parts.push(name.to_owned()),
-                Component::ParentDir if parts.pop().is_none() && !absolute => {
-                    return Err(Error::Outside(path.to_owned()));
-                }
-                Component::ParentDir | Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+/// A path without `.` and `..`, absolute or below the workspace's root. `a/..` is taken as nothing even where `a` is a
+/// link or does not exist, because that is what who writes it means, and because the path then says what it touches
+/// before it is walked.
+pub(super) fn lexical(path: &str) -> Result<PathBuf, Error> {
+    let fault = |why| Error::Path { path: path.chars().take(SHOWN_MAX_CHARS).collect(), why };
+    if path.is_empty() {
+        return Err(fault("is an empty path; `.` is the workspace's root"));
+    }
+    if path.contains('\0') {
+        return Err(fault("holds a NUL byte, which no path can"));
+    }
+    if path.len() > PATH_MAX_BYTES {
+        return Err(fault("is longer than 4096 bytes, which no path can be"));
+    }
+    let mut parts = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) if name.len() > NAME_MAX_BYTES => {
+                return Err(fault("holds a name longer than 255 bytes, which no file can have"));
             }
-        }
-        if absolute {
-            Ok(Self::Absolute(Path::new("/").join(parts.iter().collect::<PathBuf>())))
-        } else {
-            Ok(Self::Relative(parts))
+            Component::Normal(_) | Component::RootDir => parts.push(component),
+            // Above the system's root is nothing.
+            Component::ParentDir if !parts.pop() && !parts.is_absolute() => {
+                return Err(Error::Outside(path.to_owned()));
+            }
+            Component::ParentDir | Component::CurDir | Component::Prefix(_) => {}
         }
     }
-}
-
-pub(super) fn parts(path: &Path) -> Vec<OsString> {
-    path.components().map(|component| component.as_os_str().to_owned()).collect()
+    Ok(parts)
 }
 
 /// A path that can be shown on one line: bytes that are not UTF-8 and control characters are escaped as `\xff` and

@@ -37,15 +37,13 @@ pub(super) struct Passage<'a> {
 }
 
 impl<'a> Passage<'a> {
-    pub(super) fn new(workspace: &'a Workspace, named: &str, root: &'a Root) -> Self {
+    pub(super) fn new(workspace: &'a Workspace, named: &str, root: &'a Root, below: &Path) -> Self {
         let hidden = Arc::new(workspace.rules.identities());
-        let named = named.to_owned();
-        Self { workspace, named, root, dir: None, done: root.path.clone(), left: Vec::new(), links: 0, hidden }
+        let (named, left) = (named.to_owned(), below.iter().rev().map(OsStr::to_owned).collect());
+        Self { workspace, named, root, dir: None, done: root.path.clone(), left, links: 0, hidden }
     }
 
-    pub(super) fn walk(mut self, parts: Vec<OsString>) -> Result<Opened<'a>, Error> {
-        self.left = parts;
-        self.left.reverse();
+    pub(super) fn walk(mut self) -> Result<Opened<'a>, Error> {
         for _ in 0..STEPS_MAX {
             let Some(name) = self.left.pop() else { return self.arrive() };
             if name == ".." {
@@ -64,12 +62,9 @@ impl<'a> Passage<'a> {
     /// Goes one folder up: restarts the walk and stops one name earlier, so that no handle of a passed folder is kept
     /// or trusted to be in its old place.
     fn ascend(&mut self) -> Result<(), Error> {
-        let below = self.done.strip_prefix(&self.root.path).unwrap_or(Path::new(""));
-        let names: Vec<OsString> = below.iter().map(OsStr::to_owned).collect();
-        let Some((_, kept)) = names.split_last() else {
-            return Err(Error::Outside(self.named.clone()));
-        };
-        self.left.extend(kept.iter().rev().cloned());
+        let below = self.done.strip_prefix(&self.root.path).ok().and_then(Path::parent);
+        let kept = below.ok_or_else(|| Error::Outside(self.named.clone()))?;
+        self.left.extend(kept.iter().rev().map(OsStr::to_owned));
         self.begin_at(self.root);
         Ok(())
     }
@@ -86,10 +81,7 @@ impl<'a> Passage<'a> {
         if self.workspace.rules.hides(&real) {
             return Err(Error::Hidden(self.named.clone()));
         }
-        let seen = match step::look(self.dir(), name) {
-            Ok(seen) => seen,
-            Err(source) => return Err(self.fault(&real, source)),
-        };
+        let seen = step::look(self.dir(), name).map_err(|source| self.fault(&real, source))?;
         match seen.kind {
             Kind::Folder => {
                 match step::folder(self.dir(), name) {
@@ -123,24 +115,18 @@ impl<'a> Passage<'a> {
         if self.links > LINKS_MAX {
             return Err(Error::Endless(self.named.clone()));
         }
-        let target = match self.dir().read_link_contents(name) {
-            Ok(target) => target,
-            Err(source) => return Err(self.fault(&self.done.join(name), source)),
-        };
-        let mut rest = target.as_path();
-        let below;
-        if target.is_absolute() {
+        let target = self.dir().read_link_contents(name);
+        let target = target.map_err(|source| self.fault(&self.done.join(name), source))?;
+        let mut rest = target;
+        if rest.is_absolute() {
             // `..` in it would have to be walked from the system's root, which is not ours.
-            let climbs = target.components().any(|component| component == Component::ParentDir);
-            let at = self.workspace.beneath(&target).filter(|_| !climbs);
-            let (root, names) = at.ok_or_else(|| Error::Outside(self.named.clone()))?;
+            let climbs = rest.components().any(|component| component == Component::ParentDir);
+            let at = self.workspace.beneath(&rest).filter(|_| !climbs);
+            let (root, below) = at.ok_or_else(|| Error::Outside(self.named.clone()))?;
             self.begin_at(root);
-            below = names;
-            rest = &below;
+            rest = below;
         }
-        let names = rest.components().filter(|component| *component != Component::CurDir);
-        let names: Vec<OsString> = names.map(|component| component.as_os_str().to_owned()).collect();
-        self.left.extend(names.into_iter().rev());
+        self.left.extend(rest.iter().rev().filter(|name| *name != ".").map(OsStr::to_owned));
         Ok(())
     }
 
@@ -151,10 +137,7 @@ impl<'a> Passage<'a> {
             self.refuse_ungranted(&self.done)?;
         }
         let fault = |source| Error::System { path: self.named.clone(), doing: "open", source };
-        let dir = match self.dir.take() {
-            Some(dir) => dir,
-            None => step::reopened(&self.root.dir).map_err(fault)?,
-        };
+        let dir = self.dir.take().map_or_else(|| step::reopened(&self.root.dir), Ok).map_err(fault)?;
         let stamp = step::stamp(&dir).map_err(fault)?;
         let Self { workspace, done: real, hidden, .. } = self;
         Ok(Opened::Folder(Folder { workspace, dir, real, stamp, hidden }))

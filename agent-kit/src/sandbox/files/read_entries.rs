@@ -1,34 +1,23 @@
 //! Read entries, gathered.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use rondo_protocol::digest::Digest;
 use rondo_protocol::read_set::{FileStamp, ReadEntry, ReadKind, ReadSet};
 
 /// What was looked at, each name once a kind.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ReadEntries(BTreeMap<(String, ReadKind), Look>);
-
-/// How one name stood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
-    mark: Option<FileStamp>,
-    digest: Option<Digest>,
-    read_bytes: u64,
-}
+pub(crate) struct ReadEntries(BTreeMap<(String, ReadKind), ReadEntry>);
 
 impl ReadEntries {
     /// Adds an entry; `false` = the same name was seen in another state, so the state is unknown.
     #[must_use]
     pub(crate) fn add(&mut self, read_entry: ReadEntry) -> bool {
-        let ReadEntry { path, kind, mark, digest, read_bytes } = read_entry;
-        let look = Look { mark, digest, read_bytes };
-        match self.0.entry((path, kind)) {
-            btree_map::Entry::Vacant(place) => drop(place.insert(look)),
-            btree_map::Entry::Occupied(mut before) => match before.get().and(look, kind) {
-                Some(both) => drop(before.insert(both)),
-                None => return false,
-            },
+        match self.0.entry((read_entry.path.clone(), read_entry.kind)) {
+            Entry::Vacant(place) => drop(place.insert(read_entry)),
+            Entry::Occupied(before) if covers(before.get(), &read_entry) => {}
+            Entry::Occupied(mut before) if covers(&read_entry, before.get()) => drop(before.insert(read_entry)),
+            Entry::Occupied(_) => return false,
         }
         true
     }
@@ -37,45 +26,23 @@ impl ReadEntries {
         self.0.len()
     }
 
-    /// All of them, by path and kind.
-    pub(crate) fn into_seen(mut self) -> ReadSet {
-        self.drop_entered();
-        let read_entry =
-            |((path, kind), Look { mark, digest, read_bytes })| ReadEntry { path, kind, mark, digest, read_bytes };
-        ReadSet { read_entries: self.0.into_iter().map(read_entry).collect() }
-    }
-
-    /// Leaves out folders that were listed too: to be listed again they have to be entered.
-    fn drop_entered(&mut self) {
-        let read_entries = &self.0;
-        let is_listed = |path: &String, look: &Look| {
-            let listed = read_entries.get(&(path.clone(), ReadKind::Listing));
-            let stands_alike = |listed: &Look| stands_alike(ReadKind::Folder, listed.mark, look.mark);
-            look.digest.is_none() && listed.is_some_and(stands_alike)
+    /// All of them, by path and kind, without folders that were listed too: to be listed again they have to be entered.
+    pub(crate) fn into_seen(self) -> ReadSet {
+        let is_listed = |entry: &ReadEntry| {
+            let listed = self.0.get(&(entry.path.clone(), ReadKind::Listing));
+            let is_it = |listed: &ReadEntry| stands_alike(ReadKind::Folder, listed.mark, entry.mark);
+            entry.kind == ReadKind::Folder && entry.digest.is_none() && listed.is_some_and(is_it)
         };
-        let entered =
-            read_entries.iter().filter(|((path, kind), look)| *kind == ReadKind::Folder && is_listed(path, look));
-        let entered: Vec<_> = entered.map(|(name, _)| name.clone()).collect();
-        for name in entered {
-            self.0.remove(&name);
-        }
+        ReadSet { read_entries: self.0.values().filter(|entry| !is_listed(entry)).cloned().collect() }
     }
 }
 
-impl Look {
-    /// Two looks at one name as one, where one can be compared later for both.
-    fn and(self, other: Self, kind: ReadKind) -> Option<Self> {
-        if !stands_alike(kind, self.mark, other.mark) {
-            return None;
-        }
-        match (self.digest, other.digest) {
-            (left, right) if left == right && self.read_bytes == other.read_bytes => Some(self),
-            // A file that was not read, or was old enough when it was, is known by its mark alone.
-            (Some(_), None) if self.read_bytes > 0 => Some(self),
-            (None, Some(_)) if other.read_bytes > 0 => Some(other),
-            _ => None,
-        }
-    }
+/// Whether comparing with `look` later compares with another look at the same name too.
+fn covers(look: &ReadEntry, other: &ReadEntry) -> bool {
+    // A file that was not read, or was old enough when it was, is known by its mark alone.
+    let is_known = || look.digest.is_some() && look.read_bytes > 0 && other.digest.is_none();
+    stands_alike(look.kind, look.mark, other.mark)
+        && ((look.digest, look.read_bytes) == (other.digest, other.read_bytes) || is_known())
 }
 
 /// Whether a name stands as it did. A folder that was entered and not listed may hold other names by now: what was
@@ -90,6 +57,8 @@ pub(super) fn stands_alike(kind: ReadKind, left: Option<FileStamp>, right: Optio
 
 #[cfg(test)]
 mod tests {
+    use rondo_protocol::digest::Digest;
+
     use super::*;
 
     const MARK: FileStamp = FileStamp { size_bytes: 9, modified: (1, 0), changed: (1, 0), device: 1, inode: 1 };

@@ -8,7 +8,6 @@ use cap_std::fs::Dir;
 
 use super::super::names::Names;
 use super::super::objects::starts_with_any_case;
-use super::super::repository::{Shape, is_part};
 use super::{Stamp, step};
 
 /// The granted and the hidden paths: absolute, and without links except for hidden links.
@@ -34,12 +33,12 @@ pub(super) struct Identities {
 impl Identities {
     /// Whether this is a hidden file under another name.
     pub(super) fn hold(&self, stamp: &Stamp) -> bool {
-        self.hidden.contains(&(stamp.device, stamp.inode))
+        self.hidden.contains(&(stamp.mark.device, stamp.mark.inode))
     }
 
     /// Whether this is a read-only file under another name.
     pub(super) fn hold_from_writing(&self, stamp: &Stamp) -> bool {
-        self.read_only.contains(&(stamp.device, stamp.inode))
+        self.read_only.contains(&(stamp.mark.device, stamp.mark.inode))
     }
 }
 
@@ -71,22 +70,18 @@ impl Rules {
 
     /// Whether a folder is a repository of git under another name.
     pub(super) fn closes_repository(&self, dir: &Dir) -> bool {
-        self.names.close_repositories() && shape(dir).is_repository()
+        self.names.close_repositories() && is_repository(|part| step::look(dir, part.as_ref()).is_ok())
     }
 
     /// Whether a new name would make a folder a repository of git.
     pub(super) fn closes_making(&self, dir: &Dir, name: &OsStr) -> bool {
-        if !self.makes_part(name) {
-            return false;
-        }
-        let mut shape = shape(dir);
-        shape.add(name);
-        shape.is_repository()
+        let holds = |part: &str| name.eq_ignore_ascii_case(part) || step::look(dir, part.as_ref()).is_ok();
+        self.makes_part(name) && is_repository(holds)
     }
 
     /// Whether a new name can make a folder a repository of git.
     pub(super) fn makes_part(&self, name: &OsStr) -> bool {
-        self.names.close_repositories() && is_part(name)
+        self.names.close_repositories() && REPOSITORY.iter().any(|part| name.eq_ignore_ascii_case(part))
     }
 
     /// The current hidden and read-only files.
@@ -99,6 +94,26 @@ impl Rules {
     }
 }
 
-fn shape(dir: &Dir) -> Shape {
-    Shape::of(|name| step::look(dir, name).is_ok())
+/// What makes a folder a repository.
+const REPOSITORY: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
+/// Whether git accepts a folder that holds these names as a repository, whatever its own name: `HEAD`, `objects` and
+/// `refs`, or `HEAD` and a `commondir` that names their place. Git reads hooks, filters and settings from it as from a
+/// `.git` (<https://git-scm.com/docs/gitrepository-layout>).
+fn is_repository(holds: impl Fn(&str) -> bool) -> bool {
+    holds("HEAD") && (holds("objects") && holds("refs") || holds("commondir"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_told_by_what_it_holds() {
+        let of = |names: &[&str]| is_repository(|part| names.iter().any(|name| part.eq_ignore_ascii_case(name)));
+        assert!(
+            of(&["HEAD", "objects", "refs"]) && of(&["refs", "x", "objects", "head"]) && of(&["HEAD", "commondir"])
+        );
+        assert!(!of(&["objects", "refs"]) && !of(&["HEAD", "objects"]) && !of(&["commondir"]) && !of(&["HEAD"]));
+    }
 }

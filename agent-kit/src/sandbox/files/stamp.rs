@@ -1,5 +1,3 @@
-//! What a file or folder was when it was looked at.
-
 use std::fmt;
 
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
@@ -7,30 +5,14 @@ use rondo_protocol::read_set::FileStamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    File,
+    File = 1,
     Folder,
     Link,
     Fifo,
     Socket,
     /// A block or character device.
     Device,
-    /// Anything else.
     Other,
-}
-
-impl Kind {
-    /// Its code in the digest of a listing.
-    pub(super) fn code(self) -> u8 {
-        match self {
-            Self::File => 1,
-            Self::Folder => 2,
-            Self::Link => 3,
-            Self::Fifo => 4,
-            Self::Socket => 5,
-            Self::Device => 6,
-            Self::Other => 7,
-        }
-    }
 }
 
 impl fmt::Display for Kind {
@@ -52,52 +34,30 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     pub kind: Kind,
-    pub size_bytes: u64,
-    /// When its content changed: seconds and nanoseconds since 1970.
-    pub modified: (i64, i64),
-    /// When its content or its inode changed.
-    pub changed: (i64, i64),
-    /// The device it is on.
-    pub device: u64,
-    /// Its number there.
-    pub inode: u64,
+    /// The part that is compared later.
+    pub mark: FileStamp,
     pub(super) mode: u32,
     pub(super) owner: (u32, u32),
 }
 
 impl Stamp {
     pub(super) fn of(metadata: &Metadata) -> Self {
-        let kind = metadata.file_type();
-        let kind = if kind.is_file() {
-            Kind::File
-        } else if kind.is_dir() {
-            Kind::Folder
-        } else if kind.is_symlink() {
-            Kind::Link
-        } else if kind.is_fifo() {
-            Kind::Fifo
-        } else if kind.is_socket() {
-            Kind::Socket
-        } else if kind.is_char_device() || kind.is_block_device() {
-            Kind::Device
-        } else {
-            Kind::Other
+        let kind = match metadata.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Folder,
+            kind if kind.is_symlink() => Kind::Link,
+            kind if kind.is_fifo() => Kind::Fifo,
+            kind if kind.is_socket() => Kind::Socket,
+            kind if kind.is_char_device() || kind.is_block_device() => Kind::Device,
+            _ => Kind::Other,
         };
-        Self {
-            kind,
+        let mark = FileStamp {
             size_bytes: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
             device: metadata.dev(),
             inode: metadata.ino(),
-            mode: metadata.mode(),
-            owner: (metadata.uid(), metadata.gid()),
-        }
-    }
-
-    /// The part that is compared later.
-    pub(super) fn mark(&self) -> FileStamp {
-        let Self { size_bytes, modified, changed, device, inode, .. } = *self;
-        FileStamp { size_bytes, modified, changed, device, inode }
+        };
+        Self { kind, mark, mode: metadata.mode(), owner: (metadata.uid(), metadata.gid()) }
     }
 }

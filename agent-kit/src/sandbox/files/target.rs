@@ -52,15 +52,10 @@ pub struct Written {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn find(
-        workspace: &'a Workspace,
-        named: &str,
-        root: &'a Root,
-        parts: &[OsString],
-    ) -> Result<Self, Error> {
+    pub(super) fn find(workspace: &'a Workspace, named: &str, root: &'a Root, below: &Path) -> Result<Self, Error> {
         let rules = &workspace.rules;
         let hidden = rules.identities();
-        let real = root.path.join(parts.iter().collect::<PathBuf>());
+        let real = root.path.join(below);
         if rules.hides(&real) {
             return Err(Error::Hidden(named.to_owned()));
         }
@@ -70,7 +65,7 @@ impl<'a> Target<'a> {
         if !rules.may_write(&real) {
             return Err(Error::NotGranted { path: named.to_owned(), access: "written" });
         }
-        let Some((name, folders)) = parts.split_last() else {
+        let Some((folders, name)) = below.parent().zip(below.file_name()) else {
             return Err(Error::Kind { path: named.to_owned(), kind: Kind::Folder, wanted: "name a file in it" });
         };
         if named.ends_with('/') {
@@ -82,7 +77,7 @@ impl<'a> Target<'a> {
             parent: step::reopened(&root.dir).map_err(|source| system(named, "open the root of", source))?,
             missing: Vec::new(),
             made: Vec::new(),
-            name: name.clone(),
+            name: name.to_owned(),
             real,
             hidden,
             existing: None,
@@ -155,7 +150,6 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Its path for display.
     pub fn path(&self) -> String {
         self.workspace.shown(&self.real)
     }
@@ -164,10 +158,7 @@ impl<'a> Target<'a> {
         self.existing.as_ref()
     }
 
-    /// Reads the existing file; `None` if there is none.
-    ///
-    /// # Errors
-    /// When it may not be read, is larger than `max_bytes`, or is not what was seen any more.
+    /// Reads the existing file, unless it is not what was seen any more; `None` if there is none.
     pub fn read(&self, max_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
         let Some(existing) = &self.existing else { return Ok(None) };
         if !self.workspace.rules.may_read(&self.real) {
@@ -220,10 +211,7 @@ impl<'a> Target<'a> {
         Ok(Written { bytes: content.len() as u64, is_new })
     }
 
-    /// Removes the file.
-    ///
-    /// # Errors
-    /// When something else stands there than was seen, or the system refuses.
+    /// Removes the file, unless something else stands there than was seen.
     pub fn remove(&mut self) -> Result<(), Error> {
         self.refuse_changed()?;
         self.parent.remove_file(&self.name).map_err(|source| system(&self.path(), "remove", source))?;

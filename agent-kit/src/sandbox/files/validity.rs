@@ -54,30 +54,19 @@ impl Workspace {
         let workspace = self.unwatched();
         let home = workspace.path().to_owned();
         // A write without paths may change anything.
-        let mut paths = (!written.is_empty()).then(Vec::new);
-        for path in written {
-            let named = workspace.normalized(path).ok();
-            let real = named.as_ref().and_then(|named| workspace.led_to(named));
-            paths = match (paths, named, real) {
-                (Some(mut paths), Some(named), Some(real)) => {
-                    paths.extend([home.join(named), real]);
-                    Some(paths)
-                }
-                _ => None,
-            };
-        }
-        Reach { home, paths }
-    }
-
-    /// Whether a write to these paths could change a read entry. In doubt it could.
-    pub fn touches(&self, seen: &ReadSet, written: &[String]) -> bool {
-        self.reach(written).touches(seen)
+        let of = |path: &String| {
+            let named = workspace.normalized(path).ok()?;
+            let real = workspace.led_to(&named)?;
+            Some([home.join(named), real])
+        };
+        let paths = if written.is_empty() { None } else { written.iter().map(of).collect::<Option<Vec<_>>>() };
+        Reach { paths: paths.map(|paths| paths.concat()), home }
     }
 
     /// The real path, also of a missing one; `None` = unknown.
     fn led_to(&self, path: &str) -> Option<PathBuf> {
         let (root, parts) = self.lexical(path).ok()?;
-        let whole = root.path.join(parts.iter().collect::<PathBuf>());
+        let whole = root.path.join(parts);
         for at in whole.ancestors().take_while(|at| at.starts_with(&root.path)) {
             let real = match self.find(&self.plain(at)?) {
                 Ok(Opened::File(file)) => self.path().join(file.path()),
@@ -92,7 +81,6 @@ impl Workspace {
 }
 
 impl Reach {
-    /// Each path as it is named and as it really is, with all below it; `None` = anything.
     pub fn paths(&self) -> Option<&[PathBuf]> {
         self.paths.as_deref()
     }
@@ -130,9 +118,9 @@ impl Again<'_> {
             return Ok(false);
         }
         match read_entry.kind {
-            ReadKind::Folder => Ok(self.folder_stands(read_entry)),
+            ReadKind::Folder => Ok(self.way_stands(read_entry)),
             ReadKind::File if read_entry.read_bytes == 0 && read_entry.digest.is_some() => {
-                Ok(self.link_stands(read_entry))
+                Ok(self.way_stands(read_entry))
             }
             ReadKind::File => self.file_stands(read_entry),
             ReadKind::Listing => self.listing_stands(read_entry),
@@ -140,21 +128,23 @@ impl Again<'_> {
         }
     }
 
-    fn folder_stands(&self, read_entry: &ReadEntry) -> bool {
-        let Ok(Opened::Folder(folder)) = self.workspace.find(&read_entry.path) else { return false };
-        leads_alike(read_entry, &folder.path())
-            && stands_alike(read_entry.kind, read_entry.mark, Some(folder.stamp().mark()))
-    }
-
-    fn link_stands(&self, read_entry: &ReadEntry) -> bool {
-        let Ok(Opened::File(file)) = self.workspace.find(&read_entry.path) else { return false };
-        leads_alike(read_entry, file.path())
-            && stands_alike(read_entry.kind, read_entry.mark, Some(file.stamp().mark()))
+    /// Whether a path still leads to the recorded target, or to itself if none was recorded.
+    fn way_stands(&self, read_entry: &ReadEntry) -> bool {
+        let (led_to, mark) = match (self.workspace.find(&read_entry.path), read_entry.kind) {
+            (Ok(Opened::Folder(folder)), ReadKind::Folder) => (folder.path(), folder.stamp().mark),
+            (Ok(Opened::File(file)), ReadKind::File) => (file.path().to_owned(), file.stamp().mark),
+            _ => return false,
+        };
+        let leads_alike = match read_entry.digest {
+            Some(digest) => digest == Digest::sha256(led_to.as_bytes()),
+            None => read_entry.path == led_to,
+        };
+        leads_alike && stands_alike(read_entry.kind, read_entry.mark, Some(mark))
     }
 
     fn file_stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
         let Ok(Some(Ok(mut file))) = self.open(&read_entry.path) else { return Ok(false) };
-        if !stands_alike(read_entry.kind, read_entry.mark, Some(file.stamp().mark())) {
+        if !stands_alike(read_entry.kind, read_entry.mark, Some(file.stamp().mark)) {
             return Ok(false);
         }
         match read_entry.digest {
@@ -165,9 +155,8 @@ impl Again<'_> {
 
     fn listing_stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
         let Ok(Opened::Folder(folder)) = self.workspace.find(&read_entry.path) else { return Ok(false) };
-        if folder.path() != read_entry.path
-            || !stands_alike(read_entry.kind, read_entry.mark, Some(folder.stamp().mark()))
-        {
+        let mark = Some(folder.stamp().mark);
+        if folder.path() != read_entry.path || !stands_alike(read_entry.kind, read_entry.mark, mark) {
             return Ok(false);
         }
         let Ok(listing) = folder.list_until(Some(self.until)) else { return Ok(false) };
@@ -224,13 +213,5 @@ impl Again<'_> {
 
     fn check_time(&self) -> Result<(), TooLate> {
         if Instant::now() >= self.until { Err(TooLate) } else { Ok(()) }
-    }
-}
-
-/// Whether a path still leads to the recorded target, or to itself if none was recorded.
-fn leads_alike(read_entry: &ReadEntry, led_to: &str) -> bool {
-    match read_entry.digest {
-        Some(digest) => digest == Digest::sha256(led_to.as_bytes()),
-        None => read_entry.path == led_to,
     }
 }

@@ -71,10 +71,6 @@ impl Watch {
         // A panic leaves the record consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn note(&self, read_entry: ReadEntry) {
-        self.state().note(read_entry);
-    }
 }
 
 impl State {
@@ -103,7 +99,7 @@ impl Workspace {
     pub(super) fn note(&self, real: &Path, kind: ReadKind, mark: Option<FileStamp>, digest: Option<Digest>) {
         let Some(watch) = &self.watch else { return };
         match self.plain(real) {
-            Some(path) => watch.note(ReadEntry { path, kind, mark, digest, read_bytes: 0 }),
+            Some(path) => watch.state().note(ReadEntry { path, kind, mark, digest, read_bytes: 0 }),
             None => watch.give_up(),
         }
     }
@@ -121,7 +117,7 @@ impl Workspace {
         }
         let (kind, stamp, led_to) = match found {
             Ok(Opened::Folder(folder)) => {
-                self.note(folder.real(), ReadKind::Folder, Some(folder.stamp().mark()), None);
+                self.note(folder.real(), ReadKind::Folder, Some(folder.stamp().mark), None);
                 (ReadKind::Folder, folder.stamp(), folder.path())
             }
             // Recorded when it was opened.
@@ -130,7 +126,7 @@ impl Workspace {
             Err(_) => return self.unnoted(),
         };
         if self.plain(asked).as_ref() != Some(&led_to) {
-            self.note(asked, kind, Some(stamp.mark()), Some(Digest::sha256(led_to.as_bytes())));
+            self.note(asked, kind, Some(stamp.mark), Some(Digest::sha256(led_to.as_bytes())));
         }
     }
 
@@ -146,9 +142,9 @@ impl Workspace {
         let watched = self.watch.as_ref().map(|watch| (watch, SystemTime::now()));
         let mut file = OpenFile::open(parent, name, self.shown(real), hidden)?;
         if let Some((watch, now)) = watched {
-            let mark = file.stamp().mark();
+            let mark = file.stamp().mark;
             self.note(real, ReadKind::File, Some(mark), None);
-            file.note_reading(TrackedRead::begin(watch, file.path().to_owned(), mark, now));
+            file.reading = Some(TrackedRead::begin(watch, file.path().to_owned(), mark, now));
         }
         Ok(file)
     }
@@ -251,14 +247,14 @@ mod tests {
     #[test]
     fn what_is_noted_is_told_once_and_only_of_what_was_begun_and_not_given_up() {
         let watch = Watch::default();
-        watch.note(read_entry(0));
+        watch.state().note(read_entry(0));
         assert_eq!(watch.take(), None, "not begun");
         let watch = Watch::default();
-        watch.note(read_entry(0));
+        watch.state().note(read_entry(0));
         watch.begin();
-        watch.note(read_entry(2));
-        watch.clone().note(read_entry(1));
-        watch.note(read_entry(2));
+        watch.state().note(read_entry(2));
+        watch.clone().state().note(read_entry(1));
+        watch.state().note(read_entry(2));
         watch.begin();
         assert_eq!(watch.take(), Some(ReadSet { read_entries: vec![read_entry(1), read_entry(2)] }));
         watch.begin();
@@ -273,10 +269,10 @@ mod tests {
     fn more_than_can_be_noted_is_given_up() {
         let watch = Watch::default();
         watch.begin();
-        (0..READS_MAX).for_each(|number| watch.note(read_entry(number)));
-        watch.note(read_entry(0));
+        (0..READS_MAX).for_each(|number| watch.state().note(read_entry(number)));
+        watch.state().note(read_entry(0));
         assert_eq!(watch.state().read_entries.len(), READS_MAX);
-        watch.note(read_entry(READS_MAX));
+        watch.state().note(read_entry(READS_MAX));
         assert_eq!(watch.state().read_entries.len(), 0);
         assert_eq!(watch.take(), None);
     }

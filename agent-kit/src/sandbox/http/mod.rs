@@ -15,16 +15,17 @@
 
 mod address;
 mod hosts;
-mod resolver;
 mod target;
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use rondo_protocol::diagnostic::Code;
 use tokio::net::TcpStream;
 
@@ -33,7 +34,6 @@ use crate::error::Error;
 use crate::web;
 
 pub use hosts::HostError;
-pub use resolver::{Resolver, SystemResolver};
 
 use hosts::{Granted, Host, Hosts};
 
@@ -41,6 +41,20 @@ const MAX_HEADERS: usize = 100;
 /// The maximum size of the headers over HTTP/2. Over HTTP/1 hyper allows about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 const MAX_ADDRESSES: usize = 16;
+
+pub trait Resolver: Send + Sync {
+    /// Every address of `host`, which is a name and no address.
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        // The port does not matter to a look-up; it only belongs to what the system is asked.
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+    }
+}
 
 /// The granted hosts and the limits.
 #[derive(Clone)]
@@ -92,12 +106,6 @@ pub struct Gate {
     hosts: Hosts,
 }
 
-/// A request that passed every check, with its addresses.
-struct Passed {
-    url: Url,
-    addresses: Vec<SocketAddr>,
-}
-
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("hosts", &self.settings.hosts).finish_non_exhaustive()
@@ -136,10 +144,9 @@ impl Gate {
     /// # Errors
     /// As of [`get`](Self::get), up to the connection.
     pub async fn connect(&self, url: &str) -> Result<TcpStream, Error> {
-        let passed = self.check(target::parse(url)?).await?;
-        let url = &passed.url;
+        let (url, addresses) = self.check(target::parse(url)?).await?;
         let limit = self.settings.connect_timeout;
-        match tokio::time::timeout(limit, TcpStream::connect(passed.addresses.as_slice())).await {
+        match tokio::time::timeout(limit, TcpStream::connect(addresses.as_slice())).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => {
                 Err(Error::new(Code::HttpUnreachable, format!("{url} could not be connected to: {error}")))
@@ -151,12 +158,12 @@ impl Gate {
     async fn follow(&self, url: &str, mut headers: HeaderMap, max_bytes: usize) -> Result<Response, Error> {
         let mut url = target::parse(url)?;
         for _ in 0..=self.settings.max_redirects {
-            let passed = self.check(url).await?;
-            let response = self.send(&passed, headers.clone()).await?;
-            let Some(next) = redirect(&passed.url, &response)? else {
-                return read(passed.url, response, max_bytes).await;
+            let (checked, addresses) = self.check(url).await?;
+            let response = self.send(&checked, &addresses, headers.clone()).await?;
+            let Some(next) = redirect(&checked, &response)? else {
+                return read(checked, response, max_bytes).await;
             };
-            if next.origin() != passed.url.origin() {
+            if next.origin() != checked.origin() {
                 headers.clear();
             }
             url = next;
@@ -165,7 +172,8 @@ impl Gate {
         Err(Error::new(Code::HttpRedirect, format!("there were more than {most} redirects, the last one to {url}")))
     }
 
-    async fn check(&self, url: Url) -> Result<Passed, Error> {
+    /// The addresses of a URL, if everything permits them.
+    async fn check(&self, url: Url) -> Result<(Url, Vec<SocketAddr>), Error> {
         let host = Host::of(&url).ok_or_else(|| target::refused(&url, "it names no host"))?;
         let Some(granted) = self.hosts.grant(&host, &url) else {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -192,7 +200,7 @@ impl Gate {
         }
         let port = url.port_or_known_default().unwrap_or_default();
         let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| SocketAddr::new(address, port)).collect();
-        Ok(Passed { url, addresses })
+        Ok((url, addresses))
     }
 
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
@@ -207,8 +215,7 @@ impl Gate {
 
     /// Sends one request to the checked addresses. Each has its own client, so that no connection is reused and no name
     /// is resolved again.
-    async fn send(&self, passed: &Passed, headers: HeaderMap) -> Result<reqwest::Response, Error> {
-        let url = &passed.url;
+    async fn send(&self, url: &Url, addresses: &[SocketAddr], headers: HeaderMap) -> Result<reqwest::Response, Error> {
         let mut builder = web::client()
             .no_proxy()
             .referer(false)
@@ -222,18 +229,16 @@ impl Gate {
             .http2_max_header_list_size(MAX_HEADER_BYTES)
             .user_agent(concat!("rondo/", env!("CARGO_PKG_VERSION")));
         if let Some(Host::Name(name)) = Host::of(url) {
-            builder = builder.resolve_to_addrs(&name, &passed.addresses);
+            builder = builder.resolve_to_addrs(&name, addresses);
         }
         let fault = |error: &reqwest::Error| {
-            let silent = error.is_timeout();
-            let code = if silent { Code::HttpSilent } else { Code::HttpUnreachable };
+            let code = if error.is_timeout() { Code::HttpSilent } else { Code::HttpUnreachable };
             Error::new(code, format!("{url} could not be asked: {}", bound::line(&web::root_cause(error), 300)))
         };
         // Building reads the system's root certificates.
         let built = tokio::task::spawn_blocking(move || builder.build()).await;
-        let built =
-            built.map_err(|error| Error::new(Code::HttpUnreachable, format!("{url} could not be asked: {error}")))?;
-        let client = built.map_err(|error| fault(&error))?;
+        let stopped = |error| Error::new(Code::HttpUnreachable, format!("{url} could not be asked: {error}"));
+        let client = built.map_err(stopped)?.map_err(|error| fault(&error))?;
         client.get(url.clone()).headers(headers).send().await.map_err(|error| fault(&error))
     }
 }
@@ -250,15 +255,10 @@ fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Err
 /// Reads the body up to the limit.
 async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Result<Response, Error> {
     let status = response.status();
-    let text_of = |name: &HeaderName| {
-        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
-        value.map(str::to_owned)
-    };
-    let content_type = text_of(&CONTENT_TYPE);
-    let content_encoding = text_of(&reqwest::header::CONTENT_ENCODING);
+    let text_of = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+    let (content_type, content_encoding) = (text_of(CONTENT_TYPE), text_of(CONTENT_ENCODING));
     let length_bytes = response.content_length();
-    let mut body = Vec::new();
-    let mut cut = false;
+    let (mut body, mut cut) = (Vec::new(), false);
     while !cut {
         let chunk = response.chunk().await.map_err(|error| {
             let read = bound::bytes(body.len() as u64);
@@ -274,7 +274,6 @@ async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Re
         Some(reason) => format!("{} {reason}", status.as_u16()),
         None => status.as_u16().to_string(),
     };
-    let url = url.to_string();
-    let status = status.as_u16();
+    let (url, status) = (url.to_string(), status.as_u16());
     Ok(Response { status, status_line, content_type, content_encoding, body, cut, length_bytes, url })
 }

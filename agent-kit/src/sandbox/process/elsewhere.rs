@@ -11,10 +11,9 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::apart::Stream;
-use super::not_started;
-use super::output::Output;
-use super::plan::{Exit, Plan};
+use super::output::{Output, Stream};
+use super::plan::{Exit, Plan, Streams};
+use super::{failed, flooded, not_started, timed_out};
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
@@ -44,17 +43,15 @@ pub(super) async fn run(
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     use std::os::unix::process::ExitStatusExt;
 
-    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| not_started("argv is empty"))?;
     let (output, writer) = std::io::pipe().map_err(failed)?;
     // The second pipe is only for separate streams; else it is closed at once.
     let (errors, errors_writer) = std::io::pipe().map_err(failed)?;
-    let stderr = match &kept {
-        Output::Apart(_) => errors_writer,
-        Output::Together(_) => {
-            drop(errors_writer);
-            writer.try_clone().map_err(failed)?
-        }
+    let stderr = if plan.streams == Streams::Together {
+        drop(errors_writer);
+        writer.try_clone().map_err(failed)?
+    } else {
+        errors_writer
     };
     let mut child = Command::new(name)
         .args(arguments)
@@ -109,13 +106,10 @@ pub(super) async fn run(
     drop(group);
     let status = child.wait().await.map_err(failed)?;
     if ended.is_err() {
-        let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-        return Err(Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0));
+        return Err(timed_out(time, kept));
     }
     if kept.is_full(most) {
-        let most = kept.most_bytes(most);
-        let message = format!("the program put out more than {most} bytes and was ended; make it say less");
-        return Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0));
+        return Err(flooded(plan, kept));
     }
     let exit = status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or_default()), Exit::Code);
     Ok((kept, exit, None))

@@ -1,7 +1,9 @@
-//! Reads the output of a sandbox from a socket: parts of both streams as frames, and connections to the proxy.
+//! The output of a sandbox as frames on the one socket that leads out of it: parts of both streams, and connections to
+//! the proxy.
 //!
-//! A connection is a frame without data that has an open socket attached: the program's end of a connection to its
-//! proxy. The sender is inside the sandbox, so both are untrusted.
+//! A frame is the number of the stream, the length of the data as four bytes in big-endian order, and the data. A
+//! connection is a frame without data that has an open socket attached: the program's end of a connection to its proxy.
+//! The sender is inside the sandbox, so both are untrusted.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -15,11 +17,26 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::apart::{HEADER_BYTES, Stream, header};
+use super::output::Stream;
 
+pub(super) const PART_MAX_BYTES: usize = 64 << 10;
+const HEADER_BYTES: usize = 5;
 const READ_BYTES: usize = 64 << 10;
 /// The maximum sockets attached to one message; the kernel allows no more.
 const SOCKETS_MAX: usize = 253;
+
+/// The frame of a part of a stream, at most [`PART_MAX_BYTES`].
+pub(super) fn frame(stream: Stream, part: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u32::try_from(part.len()).map_err(io::Error::other)?.to_be_bytes();
+    Ok([&[stream as u8], &length[..], part].concat())
+}
+
+/// The stream and data length of a frame; `None` = an invalid header.
+fn header([number, length @ ..]: [u8; HEADER_BYTES]) -> Option<(Stream, usize)> {
+    let stream = [Stream::Stdout, Stream::Stderr, Stream::Connection].into_iter().find(|of| *of as u8 == number)?;
+    let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
+    (length <= PART_MAX_BYTES).then_some((stream, length))
+}
 
 #[derive(Debug)]
 pub(super) enum Frame {
@@ -114,18 +131,23 @@ impl Frames {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::apart::{Apart, write};
+    use super::super::output::Output;
+    use super::super::plan::Streams;
     use super::*;
     use crate::redact::Redactor;
 
+    fn apart(max_bytes: usize) -> Output {
+        Output::new(Streams::Apart, max_bytes, &Redactor::default())
+    }
+
     /// Reads the frames of `pipe`, received in pieces of `cut` bytes, into `apart`.
-    fn received(apart: &mut Apart, pipe: &[u8], cut: usize) -> io::Result<()> {
+    fn received(apart: &mut Output, pipe: &[u8], cut: usize) -> io::Result<()> {
         let mut received = Received::default();
         for bytes in pipe.chunks(cut) {
             received.bytes.extend_from_slice(bytes);
             while let Some(frame) = received.next()? {
                 if let Frame::Part(stream, part) = frame {
-                    apart.push(stream, &part);
+                    apart.take(stream, &part);
                 }
             }
         }
@@ -143,23 +165,23 @@ mod tests {
             for (is_stdout, part) in &parts {
                 let (stream, all) =
                     if *is_stdout { (Stream::Stdout, &mut stdout) } else { (Stream::Stderr, &mut stderr) };
-                write(&mut pipe, stream, part).unwrap();
+                pipe.extend(frame(stream, part).unwrap());
                 all.extend_from_slice(part);
             }
-            let mut apart = Apart::new(1 << 20, &Redactor::default());
+            let mut apart = apart(1 << 20);
             received(&mut apart, &pipe, cut).unwrap();
             let both = u64::try_from(stdout.len() + stderr.len()).unwrap();
             prop_assert!(!apart.is_full(both) && (both == 0 || apart.is_full(both - 1)));
             let (out, err) = apart.into_streams();
             prop_assert_eq!(out, stdout);
-            let mut text = Apart::new(0, &Redactor::default());
-            text.push(Stream::Stderr, &stderr);
+            let mut text = self::apart(0);
+            text.take(Stream::Stderr, &stderr);
             prop_assert_eq!(err, text.into_streams().1);
         }
 
         #[test]
         fn whatever_comes_is_taken_or_is_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut apart = Apart::new(64, &Redactor::default());
+            let mut apart = apart(64);
             let _ = received(&mut apart, &bytes, 7);
             let (stdout, stderr) = apart.into_streams();
             prop_assert!(stdout.len() <= 64 && stderr.len() <= 64 << 10);
@@ -168,13 +190,13 @@ mod tests {
 
     #[test]
     fn a_byte_too_many_on_stdout_is_a_flood_and_a_long_frame_is_broken() {
-        let mut apart = Apart::new(3, &Redactor::default());
-        apart.push(Stream::Stdout, b"abc");
-        assert!(!apart.is_full(100));
-        apart.push(Stream::Stdout, b"d");
-        assert!(apart.is_full(100));
+        let mut full = apart(3);
+        full.take(Stream::Stdout, b"abc");
+        assert!(!full.is_full(100));
+        full.take(Stream::Stdout, b"d");
+        assert!(full.is_full(100));
 
-        let mut apart = Apart::new(3, &Redactor::default());
+        let mut apart = apart(3);
         assert!(received(&mut apart, &[1, 0xFF, 0xFF, 0xFF, 0xFF, 0], 6).is_err());
         assert!(received(&mut apart, &[4, 0, 0, 0, 1, 0], 6).is_err());
         assert!(received(&mut apart, &[3, 0, 0, 0, 0], 5).is_err(), "a connection without its socket");

@@ -23,16 +23,12 @@ pub struct Live {
 /// The handle that ends a running program.
 #[derive(Debug)]
 pub struct Running {
-    stop: CancellationToken,
-    ended: watch::Receiver<Option<Result<Exit, Error>>>,
+    pub(super) stop: CancellationToken,
+    /// How it ended, as soon as it has.
+    pub(super) ended: watch::Receiver<Option<Result<Exit, Error>>>,
 }
 
 impl Running {
-    /// `stop` ends the program; `ended` reports that it has ended.
-    pub(super) fn new(stop: CancellationToken, ended: watch::Receiver<Option<Result<Exit, Error>>>) -> Self {
-        Self { stop, ended }
-    }
-
     /// Ends the program: closes its input, and kills the whole process tree if it is still alive after half a second.
     pub fn end(&self) {
         self.stop.cancel();

@@ -28,8 +28,6 @@
 //!
 //! This module knows nothing of tools, roles or callers.
 
-mod apart;
-mod folder;
 #[cfg(target_os = "linux")]
 mod frames;
 #[cfg(target_os = "linux")]
@@ -55,7 +53,6 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 use tokio::sync::OnceCell;
 
-pub use folder::WorkingDir;
 pub use live::{Live, Running};
 pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Sandbox;
@@ -112,19 +109,33 @@ pub struct Processes {
     gate: Option<Arc<Gate>>,
 }
 
+/// The working folder of a program or a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkingDir {
+    /// A private empty folder, deleted afterwards, so that no module, setting or command of a project is loaded from
+    /// it.
+    Private,
+    /// Below the workspace.
+    Folder(PathBuf),
+}
+
+impl WorkingDir {
+    pub fn workspace() -> Self {
+        Self::Folder(PathBuf::from("."))
+    }
+}
+
 /// One program to run.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The program and its arguments. A name without a slash is searched in `PATH`.
     pub argv: Vec<String>,
     pub stdin: Vec<u8>,
-    /// Its working folder, below the workspace.
     pub working_dir: WorkingDir,
     /// Additional variables.
     pub env: BTreeMap<String, String>,
     /// Whether Python does not import from the working folder or the folder of the script.
     pub has_safe_imports: bool,
-    /// What it may write.
     pub access: Access,
     pub timeout: Duration,
     pub output_max_bytes: usize,
@@ -229,7 +240,7 @@ impl Processes {
     /// Uses these layers without a self-test, for tests of a sandbox that is not this machine's best.
     #[must_use]
     pub fn with_isolation(self, isolation: Isolation) -> Self {
-        Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::assumed(isolation)))), ..self }
+        Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::of(Some(isolation), None, Vec::new())))), ..self }
     }
 
     /// Finds the best sandbox of this machine with a probe that tries to escape. Runs once in a process.
@@ -308,7 +319,7 @@ impl Processes {
             return Err(Error::new(Code::SandboxMissing, message));
         }
         if !self.settings.sandbox {
-            return Ok(Ready::default());
+            return Ok(Ready { isolation: Isolation::Off, protected: Vec::new() });
         }
         let sandbox = self.self_test().await;
         let isolation = sandbox.isolation.ok_or_else(|| sandbox.refusal())?;
@@ -350,17 +361,11 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     Ok(Roots { read: outermost(elsewhere), workspace, write })
 }
 
-/// What a program may do. The default is no sandbox.
+/// What a program may do.
 struct Ready {
     isolation: Isolation,
     /// The protected paths in the granted folders, and the missing ones that cannot be created.
     protected: Vec<(PathBuf, Protection)>,
-}
-
-impl Default for Ready {
-    fn default() -> Self {
-        Self { isolation: Isolation::Off, protected: Vec::new() }
-    }
 }
 
 /// The protected names of each granted folder, and of the home folder if it is writable.
@@ -437,7 +442,6 @@ fn planned(
     streams: Streams,
     has_proxy: bool,
 ) -> Result<(Plan, Vec<u8>), Error> {
-    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let Command { argv, stdin, working_dir, env: extra, has_safe_imports, access, limits, .. } = command;
     if argv.first().is_none_or(String::is_empty) {
         return Err(not_started("there is no program to start: argv is empty"));
@@ -471,7 +475,7 @@ fn planned(
     }
     let read = settings.read.iter().map(|path| workspace.join(path)).collect();
     let limits = limits.at_most(&settings.ceilings);
-    let plan = Plan {
+    let mut plan = Plan {
         isolation: *isolation,
         streams,
         has_proxy,
@@ -490,19 +494,38 @@ fn planned(
         private: PathBuf::new(),
         limits,
     };
-    Ok((folder::with_access(plan, access, &settings.write), stdin))
+    match access {
+        Access::Read => {}
+        Access::Paths(paths) => plan.writable = Writable::Paths(paths),
+        Access::Write => (plan.writable, plan.write) = granted(&plan.workspace, &settings.write),
+        Access::Granted => {
+            plan.write = settings.write.iter().map(|path| canonical(plan.workspace.join(path))).collect();
+            plan.workspace = PathBuf::new();
+            let granted: Vec<PathBuf> = plan.read.iter().cloned().map(canonical).collect();
+            // A missing path is reserved for the whole run of a server, so only where this program could create it.
+            let lies_in = |path: &PathBuf, roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
+            plan.hidden.retain(|path| lies_in(path, &plan.write) || (path.exists() && lies_in(path, &granted)));
+            plan.read_only.retain(|path| lies_in(path, &plan.write));
+            plan.kept.retain(|path| lies_in(path, &plan.write));
+        }
+    }
+    Ok((plan, stdin))
 }
 
 /// The writable paths in the workspace and outside it.
 fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
-    let joined = write.iter().map(|path| workspace.join(path)).map(|path| path.canonicalize().unwrap_or(path));
+    let joined = write.iter().map(|path| canonical(workspace.join(path)));
     let (inside, outside): (Vec<PathBuf>, Vec<PathBuf>) = joined.partition(|path| path.starts_with(workspace));
     if inside.iter().chain(&outside).any(|path| workspace.starts_with(path)) {
         return (Writable::Workspace, outside);
     }
-    let beneath = inside.iter().filter_map(|path| path.strip_prefix(workspace).ok().map(Path::to_path_buf));
-    let beneath: Vec<PathBuf> = beneath.collect();
+    let beneath: Vec<PathBuf> =
+        inside.iter().filter_map(|path| path.strip_prefix(workspace).ok().map(Path::to_path_buf)).collect();
     (if beneath.is_empty() { Writable::Nothing } else { Writable::Paths(beneath) }, outside)
+}
+
+fn canonical(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
 }
 
 /// Removes paths inside others, because a mask can contain no other mask.
@@ -520,6 +543,22 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 
 fn not_started(message: impl Into<String>) -> Error {
     Error::new(Code::ProgramNotStarted, message)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err calls")]
+fn failed(error: std::io::Error) -> Error {
+    not_started(format!("the program could not be started: {error}"))
+}
+
+fn timed_out(time: Duration, kept: Output) -> Error {
+    let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
+    Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0)
+}
+
+fn flooded(plan: &Plan, kept: Output) -> Error {
+    let most = kept.most_bytes(plan.limits.output_bytes);
+    let message = format!("the program put out more than {most} bytes and was ended; make it say less");
+    Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0)
 }
 
 fn is_empty(folder: &Path) -> bool {

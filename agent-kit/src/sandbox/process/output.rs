@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use super::apart::{Apart, Stream};
 use super::plan::Streams;
 use crate::bound;
 use crate::redact::{Redactor, StreamRedactor};
@@ -15,65 +14,75 @@ const HELD_MAX_BYTES: usize = 1 << 20;
 
 const MARK_MAX_BYTES: usize = 64;
 
+const STDERR_MAX_BYTES: usize = 64 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout = 1,
+    Stderr,
+    /// A connection to the proxy.
+    Connection,
+}
+
+/// What is kept of a program's output.
 #[derive(Debug)]
-pub(super) enum Output {
-    /// On both streams, in order of arrival.
-    Together(Box<BoundedOutput>),
-    Apart(Box<Apart>),
+pub(super) struct Output {
+    /// Both streams, in order of arrival, or stderr.
+    text: BoundedOutput,
+    /// All of stdout, unchanged, and its limit, where the streams are separate.
+    stdout: Option<(Vec<u8>, usize)>,
+    seen: u64,
+    is_flooded: bool,
 }
 
 impl Output {
     /// Keeps at most `max_bytes` of both streams, cut in the middle, or of stdout, where more is an error.
     pub fn new(streams: Streams, max_bytes: usize, redactor: &Redactor) -> Self {
-        match streams {
-            Streams::Together => Self::Together(Box::new(BoundedOutput::new(max_bytes, redactor))),
-            Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes, redactor))),
-        }
+        let (text_max, stdout) = match streams {
+            Streams::Together => (max_bytes, None),
+            Streams::Apart | Streams::Live => (STDERR_MAX_BYTES, Some((Vec::new(), max_bytes))),
+        };
+        Self { text: BoundedOutput::new(text_max, redactor), stdout, seen: 0, is_flooded: false }
     }
 
     pub fn take(&mut self, stream: Stream, part: &[u8]) {
-        match self {
-            Self::Together(kept) => kept.push(part),
-            Self::Apart(apart) => apart.push(stream, part),
+        self.seen = self.seen.saturating_add(length(part.len()));
+        match &mut self.stdout {
+            Some((stdout, max)) if stream == Stream::Stdout => {
+                if stdout.len() + part.len() <= *max {
+                    stdout.extend_from_slice(part);
+                } else {
+                    self.is_flooded = true;
+                }
+            }
+            _ => self.text.push(part),
         }
     }
 
     /// Whether the limits are exceeded, `most` being that for both streams.
     pub fn is_full(&self, most: u64) -> bool {
-        match self {
-            Self::Together(kept) => kept.seen() > most,
-            Self::Apart(apart) => apart.is_full(most),
-        }
+        self.is_flooded || self.seen > most
     }
 
     /// The limit, `most` being that for both streams.
     pub fn most_bytes(&self, most: u64) -> u64 {
-        match self {
-            Self::Together(_) => most,
-            Self::Apart(apart) => apart.most_bytes().min(most),
-        }
+        self.stdout.as_ref().map_or(most, |(_, max)| most.min(length(*max)))
     }
 
-    /// The kept text, and the number of bytes left out; stderr if the streams are separate.
+    /// The kept text, and the number of bytes left out; of stderr if the streams are separate.
     pub fn into_text(self) -> (String, u64) {
-        match self {
-            Self::Together(kept) => kept.into_text(),
-            Self::Apart(apart) => (apart.into_streams().1, 0),
-        }
+        self.text.into_text()
     }
 
     /// All of stdout, and what is kept of stderr.
     pub fn into_streams(self) -> (Vec<u8>, String) {
-        match self {
-            Self::Together(kept) => (kept.into_text().0.into_bytes(), String::new()),
-            Self::Apart(apart) => apart.into_streams(),
-        }
+        (self.stdout.unwrap_or_default().0, self.text.into_text().0)
     }
 }
 
 /// The beginning and the end of the pushed bytes, within a limit.
 #[derive(Debug)]
-pub(super) struct BoundedOutput {
+struct BoundedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
@@ -81,8 +90,7 @@ pub(super) struct BoundedOutput {
     stream: StreamRedactor,
     /// An incomplete character at the end.
     begun: Vec<u8>,
-    /// The number of bytes received, and after redaction.
-    seen: u64,
+    /// The number of bytes received, after redaction.
     redacted: u64,
 }
 
@@ -98,14 +106,12 @@ impl BoundedOutput {
             tail_max: kept_max - head_max,
             stream: redactor.stream(),
             begun: Vec::new(),
-            seen: 0,
             redacted: 0,
         }
     }
 
     /// Adds bytes. Invalid UTF-8 becomes a question mark, so that the text is not longer than the bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.seen = self.seen.saturating_add(length(bytes.len()));
         let mut come = std::mem::take(&mut self.begun);
         come.extend_from_slice(bytes);
         self.begun = come.split_off(come.len() - bound::begun_character(&come));
@@ -126,10 +132,6 @@ impl BoundedOutput {
         let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
         self.tail.drain(..over.min(self.tail.len()));
         self.tail.extend(rest);
-    }
-
-    pub fn seen(&self) -> u64 {
-        self.seen
     }
 
     /// The kept text, with a mark where bytes are left out, and their number.

@@ -140,7 +140,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// A report of the launcher. The first one besides `Sandboxed` is the end.
+/// A report of the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
@@ -157,15 +157,11 @@ pub(super) enum Report {
 impl Plan {
     pub fn frame(&self, stdin: &[u8]) -> io::Result<Vec<u8>> {
         let plan = serde_json::to_vec(self)?;
-        let mut frame = Vec::with_capacity(8 + plan.len() + stdin.len());
-        for part in [plan.as_slice(), stdin] {
+        let length = |part: &[u8]| {
             let length = u32::try_from(part.len()).ok().filter(|_| part.len() <= FRAME_MAX_BYTES);
-            let length = length.ok_or_else(|| io::Error::other("its input is too long"))?;
-            frame.extend_from_slice(&length.to_be_bytes());
-        }
-        frame.extend_from_slice(&plan);
-        frame.extend_from_slice(stdin);
-        Ok(frame)
+            length.map(u32::to_be_bytes).ok_or_else(|| io::Error::other("its input is too long"))
+        };
+        Ok([&length(&plan)?, &length(stdin)?, plan.as_slice(), stdin].concat())
     }
 
     /// Reads a plan and the standard input, and not a byte more.
@@ -191,8 +187,16 @@ impl Report {
         to.flush()
     }
 
-    /// Parses the launcher's reports; ignores anything else.
-    pub fn read_all(bytes: &[u8]) -> Vec<Self> {
-        bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    /// Parses the launcher's reports, ignoring anything else: the Landlock version in force, and the end. A failed stage
+    /// reports before the stage that waits for it.
+    pub fn read_all(bytes: &[u8]) -> (Option<u8>, Option<Self>) {
+        let (mut landlock, mut end) = (None, None);
+        for report in bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()) {
+            match report {
+                Self::Sandboxed(abi) => landlock = landlock.or(Some(abi)),
+                report => end = end.or(Some(report)),
+            }
+        }
+        (landlock, end)
     }
 }

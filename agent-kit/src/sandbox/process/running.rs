@@ -14,14 +14,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::apart::Stream;
 use super::frames::{Frame, Frames};
 use super::launch;
 use super::live::{Live, Running};
-use super::not_started;
-use super::output::Output;
+use super::output::{Output, Stream};
 use super::plan::{Exit, Plan, Report, Streams};
 use super::proxy::Proxy;
+use super::{failed, flooded, not_started, timed_out};
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
@@ -84,14 +83,6 @@ async fn wound_up(mut child: Child, reports: ChildStdout, clearing: Duration) ->
     lines
 }
 
-/// Why reading the output ended.
-enum Ending {
-    /// Every writer has ended.
-    Closed,
-    /// The limit was reached.
-    Full,
-}
-
 /// Runs the program of `plan`. Returns its output, its exit status and the Landlock version in force.
 pub(super) async fn run(
     plan: &Plan,
@@ -100,7 +91,6 @@ pub(super) async fn run(
     mut kept: Output,
     gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
-    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
     let (mut output, writer) = Source::new(plan.streams, gate).map_err(failed)?;
@@ -120,22 +110,11 @@ pub(super) async fn run(
     if is_late {
         let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
     }
-    let reports = Report::read_all(&lines);
-    let landlock =
-        reports.iter().find_map(|report| if let Report::Sandboxed(abi) = report { Some(*abi) } else { None });
-    // A failed stage reports before the stage that waits for it.
-    let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));
+    let (landlock, end) = Report::read_all(&lines);
     match (ending, end) {
-        _ if is_late => {
-            let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-            Err(Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0))
-        }
+        _ if is_late => Err(timed_out(time, kept)),
         (Ok(Err(error)), None | Some(Report::Ended(_))) => Err(error),
-        (Ok(Ok(Ending::Full)), _) => {
-            let most = kept.most_bytes(plan.limits.output_bytes);
-            let message = format!("the program put out more than {most} bytes and was ended; make it say less");
-            Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0))
-        }
+        (Ok(Ok(true)), _) => Err(flooded(plan, kept)),
         (Ok(_), Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
         (_, Some(report @ Report::Multiplied)) => Err(refused(plan, report).with_output(kept.into_text().0)),
         (_, Some(report)) => Err(refused(plan, report)),
@@ -172,7 +151,6 @@ fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
 
 /// Starts the program of `plan`, which keeps running.
 pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
-    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let frame = plan.frame(&[]).map_err(failed)?;
     let (frames, stdin, theirs) = Frames::pair().map_err(failed)?;
     let mut launched = launch(&plan, theirs).map_err(failed)?;
@@ -182,7 +160,7 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
     let (stdout, to_stdout) = duplex(WAITING_MAX_BYTES);
     let (stderr, to_stderr) = duplex(WAITING_MAX_BYTES);
     let (stop, (over, ended)) = (CancellationToken::new(), watch::channel(None));
-    let running = Running::new(stop.clone(), ended);
+    let running = Running { stop: stop.clone(), ended };
     tokio::spawn(async move {
         let mut passing = std::pin::pin!(pass_on(frames, gate.map(Proxy::new), to_stdout, to_stderr));
         tokio::select! {
@@ -190,8 +168,7 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
             // A caller that ends it has dropped its input.
             () = stop.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
         }
-        let reports = Report::read_all(&launched.end(CLEARING).await);
-        let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));
+        let (_, end) = Report::read_all(&launched.end(CLEARING).await);
         over.send_replace(Some(match end {
             Some(Report::Ended(exit)) => Ok(exit),
             Some(report) => Err(refused(&plan, report)),
@@ -256,11 +233,12 @@ impl Source {
     }
 }
 
-async fn collect(output: &mut Source, kept: &mut Output, most: u64) -> std::io::Result<Ending> {
+/// Reads until every writer has ended, or the limit is reached, which is `true`.
+async fn collect(output: &mut Source, kept: &mut Output, most: u64) -> std::io::Result<bool> {
     while output.read(kept).await? {
         if kept.is_full(most) {
-            return Ok(Ending::Full);
+            return Ok(true);
         }
     }
-    Ok(Ending::Closed)
+    Ok(false)
 }

@@ -20,9 +20,7 @@ pub struct Sandbox {
     pub isolation: Option<Isolation>,
     /// The Landlock version in force, at most 6.
     pub landlock: Option<u8>,
-    /// Whether system calls are filtered.
     pub seccomp: bool,
-    /// Whether programs have namespaces of their own.
     pub namespaces: bool,
     /// Whether bubblewrap makes them.
     pub bubblewrap: bool,
@@ -31,23 +29,10 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn assumed(isolation: Isolation) -> Self {
-        Self::of(isolation, None, Vec::new())
-    }
-
-    fn of(isolation: Isolation, landlock: Option<u8>, missing: Vec<String>) -> Self {
-        Self {
-            isolation: Some(isolation),
-            landlock,
-            seccomp: isolation != Isolation::Off,
-            namespaces: isolation.has_namespaces(),
-            bubblewrap: isolation == Isolation::Bubblewrap,
-            missing,
-        }
-    }
-
-    fn none(missing: Vec<String>) -> Self {
-        Self { isolation: None, landlock: None, seccomp: false, namespaces: false, bubblewrap: false, missing }
+    pub(super) fn of(isolation: Option<Isolation>, landlock: Option<u8>, missing: Vec<String>) -> Self {
+        let seccomp = isolation.is_some_and(|isolation| isolation != Isolation::Off);
+        let namespaces = isolation.is_some_and(Isolation::has_namespaces);
+        Self { isolation, landlock, seccomp, namespaces, bubblewrap: isolation == Some(Isolation::Bubblewrap), missing }
     }
 
     /// Why nothing is started.
@@ -68,16 +53,14 @@ impl fmt::Display for Sandbox {
         let Some(isolation) = self.isolation else {
             return write!(f, "none ({})", self.missing.join("; "));
         };
-        let mut layers = Vec::new();
-        match isolation {
-            Isolation::Bubblewrap => layers.push("namespaces by bubblewrap".to_owned()),
-            Isolation::Namespaces => layers.push("namespaces".to_owned()),
-            Isolation::Landlock => layers.push("no namespaces".to_owned()),
+        let namespaces = match isolation {
+            Isolation::Bubblewrap => "namespaces by bubblewrap",
+            Isolation::Namespaces => "namespaces",
+            Isolation::Landlock => "no namespaces",
             Isolation::Off => return f.write_str("off"),
-        }
-        layers.extend(self.landlock.map(|version| format!("Landlock {version}")));
-        layers.push("seccomp".to_owned());
-        f.write_str(&layers.join(", "))
+        };
+        let landlock = self.landlock.map(|version| format!(", Landlock {version}")).unwrap_or_default();
+        write!(f, "{namespaces}{landlock}, seccomp")
     }
 }
 
@@ -90,7 +73,7 @@ pub(super) fn of(launcher: &Path) -> Arc<OnceCell<Sandbox>> {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) async fn choose(_: &ProcessSettings) -> Sandbox {
-    Sandbox::none(vec!["it is known for Linux only".to_owned()])
+    Sandbox::of(None, None, vec!["it is known for Linux only".to_owned()])
 }
 
 #[cfg(target_os = "linux")]
@@ -116,16 +99,16 @@ mod probed {
     pub(in super::super) async fn choose(settings: &ProcessSettings) -> Sandbox {
         let mut missing = Vec::new();
         for isolation in [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock] {
-            if isolation == Isolation::Bubblewrap && !launch::has_bubblewrap() {
+            if isolation == Isolation::Bubblewrap && launch::bubblewrap_program().is_none() {
                 missing.push("bubblewrap is not installed".to_owned());
                 continue;
             }
             match tried(settings, isolation).await {
-                Ok(landlock) => return Sandbox::of(isolation, landlock, missing),
+                Ok(landlock) => return Sandbox::of(Some(isolation), landlock, missing),
                 Err(why) => missing.push(format!("{isolation:?}: {why}")),
             }
         }
-        Sandbox::none(missing)
+        Sandbox::of(None, None, missing)
     }
 
     /// Tries one kind of sandbox in a workspace made for it.
@@ -151,7 +134,7 @@ mod probed {
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let (output, exit, landlock) =
-            start(&settings, &Ready { isolation, ..Ready::default() }, command, Streams::Together, None)
+            start(&settings, &Ready { isolation, protected: Vec::new() }, command, Streams::Together, None)
                 .await
                 .map_err(|error| error.message)?;
         let (output, _) = output.into_text();

@@ -45,50 +45,46 @@ impl FileCall for ApplyPatch {
     }
 
     fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
-        apply(workspace, &self.patch, &redactor, patience).map(Content::from)
+        let files = unified::read(&self.patch).map_err(fault)?;
+        let mut changes = Vec::with_capacity(files.len());
+        let mut bytes = 0;
+        for file in &files {
+            let change = Change::plan(workspace, file, &redactor, patience)?;
+            // Until the last file is written, the old and the new content of each file stay in memory.
+            bytes += [&change.before, &change.after].into_iter().flatten().map(Vec::len).sum::<usize>();
+            if bytes > PATCH_MAX_BYTES {
+                let message = format!(
+                    "the files of the patch, as they are and as they would be, have more than {} MiB together; make \
+                     several of it",
+                    PATCH_MAX_BYTES >> 20
+                );
+                return Err(fault(message));
+            }
+            if changes.iter().any(|known: &Change<'_>| known.target.path() == change.target.path()) {
+                return Err(fault(format!("{} is in the patch under two names", change.target.path())));
+            }
+            changes.push(change);
+        }
+        // Removals come last: they are the one change that cannot be undone exactly.
+        changes.sort_by_key(|change| change.after.is_none());
+        patience.check()?;
+        carry_out(&mut changes)?;
+        let mut done = String::new();
+        for change in &changes {
+            let what = match (&change.before, &change.after) {
+                (None, _) => "created",
+                (_, None) => "removed",
+                _ => "changed",
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(done, "{what} {}", change.target.path());
+        }
+        Ok(done.into())
     }
 }
 
 fn fault(message: String) -> Error {
     Error::new(Code::PatchUnusable, message)
-}
-
-fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Patience) -> Result<String, Error> {
-    let files = unified::read(patch).map_err(fault)?;
-    let mut changes = Vec::with_capacity(files.len());
-    let mut bytes = 0;
-    for file in &files {
-        let change = Change::plan(workspace, file, redactor, patience)?;
-        // Until the last file is written, the old and the new content of each file stay in memory.
-        bytes += change.bytes();
-        if bytes > PATCH_MAX_BYTES {
-            let message = format!(
-                "the files of the patch, as they are and as they would be, have more than {} MiB together; make several \
-                 of it",
-                PATCH_MAX_BYTES >> 20
-            );
-            return Err(fault(message));
-        }
-        if changes.iter().any(|known: &Change<'_>| known.target.path() == change.target.path()) {
-            return Err(fault(format!("{} is in the patch under two names", change.target.path())));
-        }
-        changes.push(change);
-    }
-    // Removals come last: they are the one change that cannot be undone exactly.
-    changes.sort_by_key(|change| change.after.is_none());
-    patience.check()?;
-    carry_out(&mut changes)?;
-    let mut done = String::new();
-    for change in &changes {
-        let what = match (&change.before, &change.after) {
-            (None, _) => "created",
-            (_, None) => "removed",
-            _ => "changed",
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(done, "{what} {}", change.target.path());
-    }
-    Ok(done)
 }
 
 struct Change<'w> {
@@ -126,38 +122,29 @@ impl<'w> Change<'w> {
         Ok(Self { target, before, after })
     }
 
-    fn bytes(&self) -> usize {
-        [&self.before, &self.after].into_iter().flatten().map(Vec::len).sum()
-    }
-
-    fn carry_out(&mut self) -> Result<(), files::Error> {
-        match &self.after {
-            Some(after) => self.target.replace(after).map(drop),
-            None => self.target.remove(),
-        }
-    }
-
-    fn undo(&mut self) -> Result<(), files::Error> {
-        match &self.before {
-            Some(before) => self.target.replace(before).map(drop),
-            None => self.target.remove(),
-        }
-    }
-
     /// Whether the change was made although an error was reported.
     fn is_carried_out(&self) -> bool {
         self.target.read(CHANGED_MAX_BYTES * 4).is_ok_and(|now| now == self.after)
     }
 }
 
+/// Gives a file this content, or removes it.
+fn put(target: &mut Target<'_>, content: Option<&[u8]>) -> Result<(), files::Error> {
+    match content {
+        Some(content) => target.replace(content).map(drop),
+        None => target.remove(),
+    }
+}
+
 /// Makes all changes, or undoes those already made.
 fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
     for index in 0..changes.len() {
-        let Some(Err(error)) = changes.get_mut(index).map(Change::carry_out) else { continue };
+        let made = changes.get_mut(index).map(|change| put(&mut change.target, change.after.as_deref()));
+        let Some(Err(error)) = made else { continue };
         let done = changes.iter_mut().take(index + 1).enumerate();
         let mut written = Vec::new();
         for (at, change) in done.rev() {
-            if (at < index || change.is_carried_out()) && change.undo().is_err() {
+            if (at < index || change.is_carried_out()) && put(&mut change.target, change.before.as_deref()).is_err() {
                 written.push(change.target.path());
             }
         }

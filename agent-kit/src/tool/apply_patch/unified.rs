@@ -28,7 +28,6 @@ impl FilePatch {
     }
 }
 
-/// Parses a patch.
 pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
     let mut reader = Reader { rest: patch.lines(), at: 0, hunks: 0, header: None };
     let mut files: Vec<FilePatch> = Vec::new();
@@ -115,10 +114,10 @@ impl<'p> Reader<'p> {
             (NOTHING, NOTHING) => return Err(format!("line {number} names no file")),
             (NOTHING, new) => (None, Some(new.strip_prefix("b/").unwrap_or(new))),
             (old, NOTHING) => (Some(old.strip_prefix("a/").unwrap_or(old)), None),
-            (old, new) => match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
-                (Some(old), Some(new)) => (Some(old), Some(new)),
-                _ => (Some(old), Some(new)),
-            },
+            (old, new) => {
+                let (old, new) = old.strip_prefix("a/").zip(new.strip_prefix("b/")).unwrap_or((old, new));
+                (Some(old), Some(new))
+            }
         };
         if let (Some(old), Some(new)) = (old, new)
             && old != new

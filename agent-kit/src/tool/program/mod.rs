@@ -7,7 +7,7 @@
 mod template;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,6 @@ const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProper
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSettings {
     pub name: String,
-    /// What it does, for a model to read.
     pub description: String,
     /// The program and its arguments. `{name}` is replaced by an argument.
     pub argv: Vec<String>,
@@ -55,18 +54,17 @@ pub struct ProgramSettings {
 /// The effect of a tool, as written in a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectWord {
-    /// `pure`: its result depends on its arguments alone.
+    /// Its result depends on its arguments alone.
     Pure,
-    /// `reads`: reads files.
+    /// It reads files.
     Reads,
-    /// `writes`: writes files.
+    /// It writes files.
     Writes,
-    /// `external`: anything.
+    /// Anything.
     External,
 }
 
 impl EffectWord {
-    /// Parses the word.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "pure" => Some(Self::Pure),
@@ -104,17 +102,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// Checks a declaration.
     pub fn new(settings: ProgramSettings, processes: Arc<Processes>) -> Result<Self, InvalidProgram> {
         let parameters = settings.schema.clone().unwrap_or_else(|| NO_ARGUMENTS.to_owned());
         let known = argument_names(&parameters)?;
         let read = |text: &String| Template::read(text, &known);
         let argv = settings.argv.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let paths = settings.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        match argv.first() {
-            None => return Err(InvalidProgram::NoProgram),
-            Some(program) if !program.is_fixed() => return Err(InvalidProgram::ProgramFromArgument),
-            Some(_) => {}
+        if !argv.first().ok_or(InvalidProgram::NoProgram)?.is_fixed() {
+            return Err(InvalidProgram::ProgramFromArgument);
         }
         let spec = Spec {
             name: settings.name.clone(),
@@ -123,6 +118,15 @@ impl Program {
             origin: Origin::Program,
         };
         Ok(Self { spec, argv, paths, settings, processes })
+    }
+
+    fn effect_on(&self, paths: Vec<String>) -> Effect {
+        match self.settings.effect {
+            EffectWord::Pure => Effect::Pure,
+            EffectWord::Reads => Effect::Reads(paths),
+            EffectWord::Writes => Effect::Writes(paths),
+            EffectWord::External => Effect::External,
+        }
     }
 
     /// The paths of a call: relative, with `/` between the parts.
@@ -134,27 +138,23 @@ impl Program {
     }
 
     fn access(&self, arguments: &Value) -> Result<Access, Error> {
-        let access = match self.settings.effect {
-            EffectWord::Pure | EffectWord::Reads => Access::Read,
-            EffectWord::External => Access::Write,
-            EffectWord::Writes if self.paths.is_empty() => Access::Write,
-            EffectWord::Writes => {
-                let paths: Vec<PathBuf> = self.paths(arguments).into_iter().map(PathBuf::from).collect();
-                let leads_out = |path: &&PathBuf| {
-                    path.components()
-                        .any(|part| !matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir))
-                };
-                if let Some(path) = paths.iter().find(leads_out) {
-                    let message = format!("{} leads out of the workspace; give a path below it", path.display());
-                    return Err(Error::new(Code::ToolArguments, message));
-                }
-                Access::Paths(paths)
-            }
-        };
-        Ok(access)
+        match self.settings.effect {
+            EffectWord::Pure | EffectWord::Reads => return Ok(Access::Read),
+            EffectWord::External => return Ok(Access::Write),
+            EffectWord::Writes if self.paths.is_empty() => return Ok(Access::Write),
+            EffectWord::Writes => {}
+        }
+        let paths: Vec<PathBuf> = self.paths(arguments).into_iter().map(PathBuf::from).collect();
+        let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if let Some(path) = paths.iter().find(|path| !path.components().all(is_below)) {
+            let message = format!("{} leads out of the workspace; give a path below it", path.display());
+            return Err(Error::new(Code::ToolArguments, message));
+        }
+        Ok(Access::Paths(paths))
     }
 
     fn command(&self, arguments: &Value, invocation: &Invocation) -> Result<Command, Error> {
+        let refuse = |message: String| Err(Error::new(Code::ToolArguments, message));
         let mut argv = Vec::new();
         for element in &self.argv {
             let filled = element.fill(arguments);
@@ -162,15 +162,12 @@ impl Program {
             // run other programs. An operator who wants callers to pass options writes them out.
             if let Some(option) = filled.iter().find(|value| value.starts_with('-') && element.is_argument()) {
                 let shown: String = option.chars().take(80).collect();
-                let message =
-                    format!("{shown:?} begins with a dash and would be read as an option; write ./ before a path");
-                return Err(Error::new(Code::ToolArguments, message));
+                return refuse(format!(
+                    "{shown:?} begins with a dash and would be read as an option; write ./ before a path"
+                ));
             }
             if filled.iter().any(|value| value.contains('\0')) {
-                return Err(Error::new(
-                    Code::ToolArguments,
-                    "an argument holds a NUL byte, which no program can be given",
-                ));
+                return refuse("an argument holds a NUL byte, which no program can be given".to_owned());
             }
             argv.extend(filled);
         }
@@ -204,15 +201,14 @@ fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
 
 /// The result of a program that has ended, for the caller.
 pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
-    let Finished { output, exit, .. } = finished;
-    match exit {
-        Exit::Code(0) => Ok(output),
-        Exit::Code(code) => Err(Error::new(Code::ProgramFailed, format!("exit code {code}")).with_output(output)),
+    let error = match finished.exit {
+        Exit::Code(0) => return Ok(finished.output),
+        Exit::Code(code) => Error::new(Code::ProgramFailed, format!("exit code {code}")),
         Exit::Signal(signal) => {
-            let message = format!("ended by signal {signal}{}", meaning(signal));
-            Err(Error::new(Code::ProgramSignalled, message).with_output(output))
+            Error::new(Code::ProgramSignalled, format!("ended by signal {signal}{}", meaning(signal)))
         }
-    }
+    };
+    Err(error.with_output(finished.output))
 }
 
 /// Explains the signals that a limit or a crash sends. The numbers are those of Linux on x86-64 and ARM.
@@ -235,22 +231,11 @@ impl Tool for Program {
     }
 
     fn effect(&self, arguments: &Value) -> Effect {
-        match self.settings.effect {
-            EffectWord::Pure => Effect::Pure,
-            EffectWord::Reads => Effect::Reads(self.paths(arguments)),
-            EffectWord::Writes => Effect::Writes(self.paths(arguments)),
-            EffectWord::External => Effect::External,
-        }
+        self.effect_on(self.paths(arguments))
     }
 
     fn declared_effect(&self) -> Effect {
-        let paths = self.settings.paths.clone();
-        match self.settings.effect {
-            EffectWord::Pure => Effect::Pure,
-            EffectWord::Reads => Effect::Reads(paths),
-            EffectWord::Writes => Effect::Writes(paths),
-            EffectWord::External => Effect::External,
-        }
+        self.effect_on(self.settings.paths.clone())
     }
 
     fn in_doubt(&self) -> InDoubt {
@@ -258,9 +243,10 @@ impl Tool for Program {
     }
 
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
-        Box::pin(
-            async move { outcome(self.processes.run(self.command(&arguments, invocation)?).await?).map(Content::from) },
-        )
+        Box::pin(async move {
+            let command = self.command(&arguments, invocation)?;
+            outcome(self.processes.run(command).await?).map(Content::from)
+        })
     }
 }
 

@@ -22,24 +22,20 @@ impl Template {
         while let Some(at) = rest.find(['{', '}']) {
             let (before, brace) = rest.split_at(at);
             plain.push_str(before);
-            if let Some(after) = brace.strip_prefix("{{") {
-                plain.push('{');
+            if let Some(after) = brace.strip_prefix("{{").or(brace.strip_prefix("}}")) {
+                plain.extend(brace.chars().next());
                 rest = after;
-            } else if let Some(after) = brace.strip_prefix("}}") {
-                plain.push('}');
-                rest = after;
-            } else {
-                let (name, after) =
-                    brace.strip_prefix('{').and_then(|inner| inner.split_once('}')).ok_or_else(braces)?;
-                if !known.iter().any(|known| known == name) {
-                    return Err(InvalidProgram::UnknownArgument { text: text.to_owned(), name: name.to_owned() });
-                }
-                if !plain.is_empty() {
-                    parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
-                }
-                parts.push(TemplatePart::Argument(name.to_owned()));
-                rest = after;
+                continue;
             }
+            let (name, after) = brace.strip_prefix('{').and_then(|inner| inner.split_once('}')).ok_or_else(braces)?;
+            if !known.iter().any(|known| known == name) {
+                return Err(InvalidProgram::UnknownArgument { text: text.to_owned(), name: name.to_owned() });
+            }
+            if !plain.is_empty() {
+                parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
+            }
+            parts.push(TemplatePart::Argument(name.to_owned()));
+            rest = after;
         }
         plain.push_str(rest);
         if !plain.is_empty() || parts.is_empty() {

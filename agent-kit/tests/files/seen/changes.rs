@@ -251,7 +251,7 @@ fn writes_touch_what_they_could_change() {
     let scene = project();
     let touches = |tool: &str, arguments: Value, written: &[&str]| {
         let written: Vec<String> = written.iter().map(|path| (*path).to_owned()).collect();
-        scene.workspace.touches(&seen(&scene, tool, &arguments).1, &written)
+        scene.workspace.reach(&written).touches(&seen(&scene, tool, &arguments).1)
     };
     let read = |path: &str, written: &[&str]| touches("read_file", json!({ "path": path }), written);
     let list = |path: &str, written: &[&str]| touches("list_files", json!({ "path": path }), written);
@@ -270,5 +270,5 @@ fn writes_touch_what_they_could_change() {
     assert!(list("src", &["src/new"]) && list("src", &["src/deep/new/file"]) && list("src/deep", &["src/.ignore"]));
     assert!(list("src/deep", &[".gitignore"]) && list("src/deep", &["src"]));
     assert!(!list("src/deep", &["src/lib.rs"]) && !list("src/deep", &["src/new", "new"]));
-    assert!(!scene.workspace.touches(&ReadSet::default(), &[]), "nothing was seen");
+    assert!(!scene.workspace.reach(&[]).touches(&ReadSet::default()), "nothing was seen");
 }

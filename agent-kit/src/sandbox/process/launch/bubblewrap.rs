@@ -13,11 +13,7 @@ use super::{hidden, mounts, namespaces, private};
 /// Where it is searched for. Not in `PATH`, which may contain folders of the workspace.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-pub(in super::super) fn is_installed() -> bool {
-    program().is_some()
-}
-
-fn program() -> Option<PathBuf> {
+pub(in super::super) fn program() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 

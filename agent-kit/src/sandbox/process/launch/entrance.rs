@@ -16,13 +16,13 @@ use rustix::net::{
     netlink::SocketAddrNetlink, recv, sendmsg, sendto, socket_with,
 };
 
-use super::super::apart::{self, PART_MAX_BYTES, Stream};
+use super::super::frames::{self, PART_MAX_BYTES};
+use super::super::output::Stream;
 use super::super::proxy::CONNECTIONS_MAX;
 
 /// The variables that name a proxy. `NODE_USE_ENV_PROXY` makes Node use the others
 /// (<https://nodejs.org/api/cli.html#node_use_env_proxy1>).
 const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"];
-const NODE: (&str, &str) = ("NODE_USE_ENV_PROXY", "1");
 
 /// A port that only the program can connect to, opened before the sandbox is set up.
 pub(super) struct Entrance {
@@ -40,7 +40,7 @@ impl Entrance {
     /// Sets the proxy variables of a program.
     pub fn name_to(&self, command: &mut Command) {
         let address = format!("http://127.0.0.1:{}", self.port);
-        command.env(NODE.0, NODE.1);
+        command.env("NODE_USE_ENV_PROXY", "1");
         for name in VARIABLES {
             command.env(name, &address);
         }
@@ -66,7 +66,7 @@ fn pass_on(connection: TcpStream, places: &Arc<()>) -> io::Result<()> {
     {
         // The lock keeps frames whole.
         let stderr = io::stderr().lock();
-        let frame = apart::frame(Stream::Connection, &[])?;
+        let frame = frames::frame(Stream::Connection, &[])?;
         let sockets = [theirs.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -111,15 +111,17 @@ pub(super) fn switch_loopback_on() -> io::Result<()> {
     const REQUEST_AND_ACK: u16 = 1 | 4;
     const UP: u32 = 1;
     const LOOPBACK: i32 = 1;
-    let mut request = Vec::with_capacity(32);
-    request.extend_from_slice(&32_u32.to_ne_bytes());
-    request.extend_from_slice(&NEW_LINK.to_ne_bytes());
-    request.extend_from_slice(&REQUEST_AND_ACK.to_ne_bytes());
-    // Sequence and port, then family and kind of device.
-    request.extend_from_slice(&[0; 12]);
-    request.extend_from_slice(&LOOPBACK.to_ne_bytes());
-    request.extend_from_slice(&UP.to_ne_bytes());
-    request.extend_from_slice(&UP.to_ne_bytes());
+    let request = [
+        &32_u32.to_ne_bytes()[..],
+        &NEW_LINK.to_ne_bytes(),
+        &REQUEST_AND_ACK.to_ne_bytes(),
+        // Sequence and port, then family and kind of device.
+        &[0; 12],
+        &LOOPBACK.to_ne_bytes(),
+        &UP.to_ne_bytes(),
+        &UP.to_ne_bytes(),
+    ]
+    .concat();
     // Protocol 0 is that of routes.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;

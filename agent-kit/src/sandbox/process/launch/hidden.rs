@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::super::is_empty;
 use super::super::plan::{Plan, Report};
-use super::mounts;
+use super::mounts::{self, NONE};
 
 /// How often to retry when another run removes the folder meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -121,17 +121,13 @@ pub(super) fn held(plan: &Plan) -> Vec<&Path> {
 }
 
 fn there<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<&'p Path> {
-    let there = |path: &'p PathBuf| path.ancestors().find(|part| part.exists() && keeps(part, path));
+    // The path, or the empty folder that reserves it.
+    let there = |path: &'p PathBuf| path.ancestors().find(|part| part.exists() && (part == path || is_empty(part)));
     // The target of a link is listed separately.
     let mut there: Vec<&Path> = paths.filter(|path| !path.is_symlink()).filter_map(there).collect();
     there.sort_unstable();
     there.dedup();
     there
-}
-
-/// Whether `part` is the hidden path or the empty folder that reserves it.
-fn keeps(part: &Path, path: &Path) -> bool {
-    part == path || is_empty(part)
 }
 
 /// Creates an inaccessible empty folder and file in `void`.
@@ -144,7 +140,6 @@ pub(super) fn make_masks(void: &Path) -> io::Result<(PathBuf, PathBuf)> {
 
 /// Masks hidden paths and makes held ones read-only, in our mount namespace.
 pub(super) fn mask(plan: &Plan, void: &Path) -> io::Result<()> {
-    const NONE: Option<&str> = None;
     let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("void"), void, Some("tmpfs"), harmless, Some("size=64k,mode=0755"))?;
     let (folder, file) = make_masks(void)?;

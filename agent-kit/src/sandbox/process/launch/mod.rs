@@ -18,7 +18,6 @@ mod declared;
 mod entrance;
 mod hidden;
 mod landlock;
-mod limits;
 mod mounts;
 mod namespaces;
 mod private;
@@ -38,7 +37,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::plan::{Isolation, Plan, Report};
 use hidden::Places;
 
-pub(super) use bubblewrap::is_installed as has_bubblewrap;
+pub(super) use bubblewrap::program as bubblewrap_program;
 pub(super) use probe::{Escape, probe};
 
 /// The maximum time to remove the private folder.

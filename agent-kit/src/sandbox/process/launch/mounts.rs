@@ -15,7 +15,7 @@ use nix::mount::{MsFlags, mount};
 use super::super::plan::{Plan, Writable};
 use super::{declared, private};
 
-const NONE: Option<&str> = None;
+pub(super) const NONE: Option<&str> = None;
 
 /// The writable folders and files, without links.
 pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
@@ -35,7 +35,7 @@ pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
 /// Makes every mount read-only, and each writable path a writable mount.
 pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     let writable = writable(plan);
-    for Mount { point, flags } in mounts()? {
+    for (point, flags) in mounts()? {
         if writable.iter().any(|root| point.starts_with(root) && point != *root) {
             continue;
         }
@@ -47,7 +47,7 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     }
     for root in &writable {
         mount(Some(root), root, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
-        let flags = mounts()?.into_iter().rev().find(|mount| mount.point == *root).map(|mount| mount.flags);
+        let flags = mounts()?.into_iter().rev().find(|(point, _)| point == root).map(|(_, flags)| flags);
         match remount(root, flags.unwrap_or(MsFlags::empty()) & !MsFlags::MS_RDONLY) {
             // It was read-only before and stays so.
             Ok(()) | Err(Errno::EPERM) => {}
@@ -62,7 +62,7 @@ pub(super) fn make_read_only_below(paths: &[&Path]) -> io::Result<()> {
         return Ok(());
     }
     let paths: BTreeSet<&Path> = paths.iter().copied().collect();
-    for Mount { point, flags } in mounts()? {
+    for (point, flags) in mounts()? {
         if point.ancestors().any(|above| paths.contains(above)) {
             remount(&point, flags | MsFlags::MS_RDONLY)?;
         }
@@ -74,14 +74,9 @@ fn remount(point: &PathBuf, flags: MsFlags) -> nix::Result<()> {
     mount(NONE, point, NONE, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags, NONE)
 }
 
-/// A mount and its flags, which every remount must repeat.
-struct Mount {
-    point: PathBuf,
-    flags: MsFlags,
-}
-
-/// Every mount, in the order of mounting (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>).
-fn mounts() -> io::Result<Vec<Mount>> {
+/// Every mount with its flags, which every remount must repeat, in the order of mounting
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>).
+fn mounts() -> io::Result<Vec<(PathBuf, MsFlags)>> {
     let table = fs::read("/proc/self/mountinfo")?;
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(4);
@@ -96,7 +91,7 @@ fn mounts() -> io::Result<Vec<Mount>> {
             b"relatime" => MsFlags::MS_RELATIME,
             _ => MsFlags::empty(),
         });
-        Some(Mount { point: unescaped(point), flags: flags.collect() })
+        Some((unescaped(point), flags.collect()))
     };
     Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }

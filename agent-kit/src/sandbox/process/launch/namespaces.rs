@@ -13,7 +13,8 @@ use rustix::thread::{
 };
 
 use super::super::plan::{Isolation, Plan};
-use super::{entrance, hidden, mounts, private};
+use super::mounts::{self, NONE};
+use super::{entrance, hidden, private};
 
 /// Root's user id inside. Other users keep theirs.
 const ROOT_INSIDE: u32 = 1000;
@@ -42,8 +43,7 @@ pub(super) fn enter(plan: &Plan) -> io::Result<()> {
     if plan.has_proxy {
         entrance::switch_loopback_on()?;
     }
-    let none: Option<&str> = None;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
     mounts::make_read_only(plan)?;
     hidden::mask(plan, &private::void(&plan.private))?;
     // Executing the next stage would drop this capability, which it needs to mount `/proc`.
@@ -56,11 +56,10 @@ pub(super) fn enter(plan: &Plan) -> io::Result<()> {
 /// Sets up the namespaces as the first process inside, and drops the remaining privileges.
 pub(super) fn settle(plan: &Plan) -> io::Result<()> {
     if plan.isolation == Isolation::Namespaces {
-        let none: Option<&str> = None;
         let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         // In some containers parts of `/proc` are masked and it cannot be mounted. The old one reveals little of
         // outside processes: their memory and variables belong to another user namespace.
-        let _ = mount(Some("proc"), "/proc", Some("proc"), harmless, none);
+        let _ = mount(Some("proc"), "/proc", Some("proc"), harmless, NONE);
         // Root is exempt from the process limit, but not from this one.
         if has_pid_max_of_its_own() {
             let most = RESERVED_PIDS.saturating_add(plan.limits.processes);

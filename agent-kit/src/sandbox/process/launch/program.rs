@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::super::plan::{Isolation, Plan, Report, Streams};
+use super::super::plan::{Isolation, Limits, Plan, Report, Streams};
 use super::entrance::Entrance;
-use super::{close_all_others, landlock, limits, namespaces, no_sandbox, not_started, private, relay, seccomp};
+use super::{close_all_others, landlock, namespaces, no_sandbox, not_started, private, relay, seccomp};
 
 pub(super) fn become_program() -> Result<(), Report> {
     close_all_others()?;
@@ -34,7 +35,7 @@ pub(super) fn become_program() -> Result<(), Report> {
         entrance.name_to(&mut command);
         command.envs(&plan.env);
     }
-    limits::set(&plan.limits).map_err(no_sandbox)?;
+    limit(&plan.limits).map_err(no_sandbox)?;
     if plan.isolation != Isolation::Off {
         let port = entrance.as_ref().map(|entrance| entrance.port);
         let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
@@ -74,4 +75,26 @@ fn stdin(input: &[u8]) -> io::Result<Stdio> {
     file.write_all(input)?;
     file.rewind()?;
     Ok(Stdio::from(file))
+}
+
+/// Sets the limits of this process, which its children inherit, unless lower ones apply already.
+fn limit(limits: &Limits) -> io::Result<()> {
+    let Limits { cpu, memory_bytes, file_bytes, open_files, processes, output_bytes: _ } = limits;
+    for (resource, most) in [
+        (Resource::RLIMIT_CPU, cpu.as_secs().max(1)),
+        (Resource::RLIMIT_DATA, *memory_bytes),
+        (Resource::RLIMIT_FSIZE, *file_bytes),
+        (Resource::RLIMIT_NOFILE, *open_files),
+        // Counted per user, and within a user namespace per user there.
+        (Resource::RLIMIT_NPROC, *processes),
+        // A core file would contain the program's memory.
+        (Resource::RLIMIT_CORE, 0),
+        // Queues use kernel memory, which is not counted elsewhere.
+        (Resource::RLIMIT_MSGQUEUE, 0),
+    ] {
+        let (_, hard) = getrlimit(resource)?;
+        let most = most.min(hard);
+        setrlimit(resource, most, most)?;
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{self, Signal};
 
-use super::super::apart::{self, PART_MAX_BYTES, Stream};
+use super::super::frames::{PART_MAX_BYTES, frame};
+use super::super::output::Stream;
 use super::super::plan::Streams;
 use super::entrance::{Entrance, pump};
 
@@ -84,7 +85,7 @@ fn passed_on(child: &mut Child, parts: &Receiver<(Stream, Vec<u8>)>) -> io::Resu
     loop {
         match parts.recv_timeout(LOOK) {
             // A failed write means that no process reads it, and everything is about to end.
-            Ok((stream, part)) => apart::write(&mut io::stderr(), stream, &part)?,
+            Ok((stream, part)) => io::stderr().write_all(&frame(stream, &part)?)?,
             Err(RecvTimeoutError::Disconnected) => return child.wait(),
             Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {}
