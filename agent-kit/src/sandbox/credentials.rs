@@ -162,7 +162,6 @@ pub const CREDENTIALS: &[&str] = &[
     ".config/solana",
 ];
 
-/// Words in the name of a file with keys.
 const KEY_WORDS: [&str; 12] = [
     "token",
     "tokens",
@@ -178,7 +177,6 @@ const KEY_WORDS: [&str; 12] = [
     "oauth",
 ];
 
-/// Endings of the names of key files.
 const KEY_ENDINGS: [&str; 9] = ["key", "keys", "pem", "p12", "pfx", "ppk", "jks", "keystore", "kdbx"];
 
 /// How key files begin (RFC 7468, and the format of age).

@@ -15,7 +15,6 @@ pub(crate) struct Names(Vec<Pattern>);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
-    /// Lowercase.
     parts: Vec<String>,
     /// Its protection: from the table, else read-only.
     pub(crate) protection: Protection,

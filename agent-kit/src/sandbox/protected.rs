@@ -26,124 +26,111 @@ pub enum Kept {
     Nowhere,
 }
 
-/// A row of the table.
+use Kept::{InFolders, InHome, Nowhere, WithFolder};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protected {
     /// A name or a relative path; `*` matches any part of one name.
     pub pattern: &'static str,
-    /// What it keeps off.
     pub protection: Protection,
-    /// Where it is kept from being made.
     pub kept: Kept,
     /// Which program reads it, and the effect.
     pub reason: &'static str,
 }
 
 const fn closed(pattern: &'static str, reason: &'static str) -> Protected {
-    Protected { pattern, protection: Protection::Closed, kept: Kept::InFolders, reason }
+    Protected { pattern, protection: Protection::Closed, kept: InFolders, reason }
 }
 
-const fn held(pattern: &'static str, reason: &'static str) -> Protected {
-    Protected { pattern, protection: Protection::ReadOnly, kept: Kept::InFolders, reason }
-}
-
-const fn held_with_folder(pattern: &'static str, reason: &'static str) -> Protected {
-    Protected { pattern, protection: Protection::ReadOnly, kept: Kept::WithFolder, reason }
-}
-
-const fn held_where_it_is(pattern: &'static str, reason: &'static str) -> Protected {
-    Protected { pattern, protection: Protection::ReadOnly, kept: Kept::Nowhere, reason }
-}
-
-const fn held_in_home(pattern: &'static str, reason: &'static str) -> Protected {
-    Protected { pattern, protection: Protection::ReadOnly, kept: Kept::InHome, reason }
+const fn held(kept: Kept, pattern: &'static str, reason: &'static str) -> Protected {
+    Protected { pattern, protection: Protection::ReadOnly, kept, reason }
 }
 
 /// The default list. With `.git` in it, file tools treat folders that look like a repository the same.
 pub const PROTECTED: &[Protected] = &[
     closed(".git", "git starts hooks, filters and the file system monitor that it names; it may hold tokens"),
     closed(".rondo", "rondo's store, which answers for models and tools"),
-    held("rondo.toml", "rondo's settings: programs, servers, grants"),
-    held(".envrc", "direnv runs it on entering the folder"),
-    held(".direnv", "what direnv has built and loads"),
-    held(".vscode", "editors run its tasks and use its settings as paths of programs"),
-    held(".idea", "editors start its run configurations"),
-    held(".zed", "editors run its tasks"),
-    held(".fleet", "editors start its run configurations"),
-    held(".nvim.lua", "Neovim runs it on starting there"),
-    held(".nvimrc", "Neovim runs it on starting there"),
-    held(".exrc", "vi runs it on starting there"),
-    held(".vimrc", "Vim runs it"),
-    held(".dir-locals.el", "Emacs evaluates it on opening a file"),
-    held(".husky", "git hooks"),
-    held(".githooks", "git hooks, by the usual name"),
-    held(".pre-commit-config.yaml", "programs that pre-commit starts"),
-    held(".lefthook.yml", "programs that lefthook starts"),
+    held(InFolders, "rondo.toml", "rondo's settings: programs, servers, grants"),
+    held(InFolders, ".envrc", "direnv runs it on entering the folder"),
+    held(InFolders, ".direnv", "what direnv has built and loads"),
+    held(InFolders, ".vscode", "editors run its tasks and use its settings as paths of programs"),
+    held(InFolders, ".idea", "editors start its run configurations"),
+    held(InFolders, ".zed", "editors run its tasks"),
+    held(InFolders, ".fleet", "editors start its run configurations"),
+    held(InFolders, ".nvim.lua", "Neovim runs it on starting there"),
+    held(InFolders, ".nvimrc", "Neovim runs it on starting there"),
+    held(InFolders, ".exrc", "vi runs it on starting there"),
+    held(InFolders, ".vimrc", "Vim runs it"),
+    held(InFolders, ".dir-locals.el", "Emacs evaluates it on opening a file"),
+    held(InFolders, ".husky", "git hooks"),
+    held(InFolders, ".githooks", "git hooks, by the usual name"),
+    held(InFolders, ".pre-commit-config.yaml", "programs that pre-commit starts"),
+    held(InFolders, ".lefthook.yml", "programs that lefthook starts"),
     // A folder of this name would be visible in listings.
-    held_where_it_is("lefthook.yml", "programs that lefthook starts"),
-    held(".github", "jobs that GitHub runs with the project's secrets"),
-    held(".gitlab-ci.yml", "jobs that GitLab runs with the project's secrets"),
-    held(".circleci", "jobs that CircleCI runs with the project's secrets"),
-    held(".buildkite", "jobs that Buildkite runs with the project's secrets"),
-    held(".travis.yml", "jobs that Travis runs with the project's secrets"),
-    held(".woodpecker.yml", "jobs that Woodpecker runs with the project's secrets"),
-    held(".devcontainer", "commands that editors run on the host before a container starts"),
-    held(".devcontainer.json", "commands that editors run on the host before a container starts"),
+    held(Nowhere, "lefthook.yml", "programs that lefthook starts"),
+    held(InFolders, ".github", "jobs that GitHub runs with the project's secrets"),
+    held(InFolders, ".gitlab-ci.yml", "jobs that GitLab runs with the project's secrets"),
+    held(InFolders, ".circleci", "jobs that CircleCI runs with the project's secrets"),
+    held(InFolders, ".buildkite", "jobs that Buildkite runs with the project's secrets"),
+    held(InFolders, ".travis.yml", "jobs that Travis runs with the project's secrets"),
+    held(InFolders, ".woodpecker.yml", "jobs that Woodpecker runs with the project's secrets"),
+    held(InFolders, ".devcontainer", "commands that editors run on the host before a container starts"),
+    held(InFolders, ".devcontainer.json", "commands that editors run on the host before a container starts"),
     // Cargo ends when a folder has this name.
-    held_with_folder(".cargo/config.toml", "cargo starts the wrappers, runners and linkers that it names"),
-    held_with_folder(".cargo/config", "cargo starts the wrappers, runners and linkers that it names"),
-    held(".npmrc", "npm takes registries, shells and options of node from it"),
+    held(WithFolder, ".cargo/config.toml", "cargo starts the wrappers, runners and linkers that it names"),
+    held(WithFolder, ".cargo/config", "cargo starts the wrappers, runners and linkers that it names"),
+    held(InFolders, ".npmrc", "npm takes registries, shells and options of node from it"),
     // Yarn ends when a folder has this name.
-    held_where_it_is(".yarnrc.yml", "yarn starts the program that it names"),
-    held(".yarnrc", "yarn starts the program that it names"),
-    held(".pnpmfile.cjs", "pnpm runs it"),
-    held(".mcp.json", "agents start the servers that it names"),
-    held(".claude", "hooks, permissions and servers of an agent"),
-    held(".codex", "hooks, permissions and servers of an agent"),
-    held(".cursor", "hooks, rules and servers of an agent"),
-    held(".gemini", "hooks, permissions and servers of an agent"),
-    held(".windsurf", "rules and servers of an agent"),
+    held(Nowhere, ".yarnrc.yml", "yarn starts the program that it names"),
+    held(InFolders, ".yarnrc", "yarn starts the program that it names"),
+    held(InFolders, ".pnpmfile.cjs", "pnpm runs it"),
+    held(InFolders, ".mcp.json", "agents start the servers that it names"),
+    held(InFolders, ".claude", "hooks, permissions and servers of an agent"),
+    held(InFolders, ".codex", "hooks, permissions and servers of an agent"),
+    held(InFolders, ".cursor", "hooks, rules and servers of an agent"),
+    held(InFolders, ".gemini", "hooks, permissions and servers of an agent"),
+    held(InFolders, ".windsurf", "rules and servers of an agent"),
     // Git reads them in the workspace while a program runs, and would warn of a folder.
-    held_where_it_is(".gitattributes", "names filters and merge programs that git starts"),
-    held_where_it_is(".gitmodules", "names what git fetches and where it writes"),
-    held_in_home(".gitconfig", "git starts the programs that it names"),
-    held_in_home(".config/git", "git starts the programs that it names"),
-    held_in_home(".bashrc", "the shell runs it"),
-    held_in_home(".bash_profile", "the shell runs it"),
-    held_in_home(".bash_login", "the shell runs it"),
-    held_in_home(".bash_logout", "the shell runs it"),
-    held_in_home(".bash_aliases", "the shell runs it"),
-    held_in_home(".profile", "the shell runs it"),
-    held_in_home(".login", "the shell runs it"),
-    held_in_home(".cshrc", "the shell runs it"),
-    held_in_home(".tcshrc", "the shell runs it"),
-    held_in_home(".kshrc", "the shell runs it"),
-    held_in_home(".zshrc", "the shell runs it"),
-    held_in_home(".zprofile", "the shell runs it"),
-    held_in_home(".zshenv", "the shell runs it"),
-    held_in_home(".zlogin", "the shell runs it"),
-    held_in_home(".zlogout", "the shell runs it"),
-    held_in_home(".xprofile", "the desktop runs it"),
-    held_in_home(".xinitrc", "the desktop runs it"),
-    held_in_home(".xsessionrc", "the desktop runs it"),
-    held_in_home(".pam_environment", "sets variables of every login"),
-    held_in_home(".inputrc", "binds keys of the shell to commands"),
-    held_in_home(".vim", "Vim runs what lies in it"),
-    held_in_home(".emacs", "Emacs runs it"),
-    held_in_home(".emacs.d", "Emacs runs what lies in it"),
-    held_in_home(".tmux.conf", "tmux runs the commands in it"),
-    held_in_home(".screenrc", "screen runs the commands in it"),
-    held_in_home(".gdbinit", "gdb runs it"),
-    held_in_home(".lldbinit", "lldb runs it"),
-    held_in_home(".config/fish", "the shell runs what lies in it"),
-    held_in_home(".config/autostart", "the desktop starts it"),
-    held_in_home(".config/systemd", "systemd starts it"),
-    held_in_home(".config/environment.d", "sets variables of every login"),
-    held_in_home(".config/nvim", "Neovim runs what lies in it"),
-    held_in_home(".config/direnv", "direnv runs what lies in it"),
-    held_in_home(".local/share/systemd", "systemd starts it"),
-    held_in_home(".local/bin", "programs that are found by their name"),
-    held_in_home(".local/share/applications", "the desktop starts it"),
+    held(Nowhere, ".gitattributes", "names filters and merge programs that git starts"),
+    held(Nowhere, ".gitmodules", "names what git fetches and where it writes"),
+    held(InHome, ".gitconfig", "git starts the programs that it names"),
+    held(InHome, ".config/git", "git starts the programs that it names"),
+    held(InHome, ".bashrc", "the shell runs it"),
+    held(InHome, ".bash_profile", "the shell runs it"),
+    held(InHome, ".bash_login", "the shell runs it"),
+    held(InHome, ".bash_logout", "the shell runs it"),
+    held(InHome, ".bash_aliases", "the shell runs it"),
+    held(InHome, ".profile", "the shell runs it"),
+    held(InHome, ".login", "the shell runs it"),
+    held(InHome, ".cshrc", "the shell runs it"),
+    held(InHome, ".tcshrc", "the shell runs it"),
+    held(InHome, ".kshrc", "the shell runs it"),
+    held(InHome, ".zshrc", "the shell runs it"),
+    held(InHome, ".zprofile", "the shell runs it"),
+    held(InHome, ".zshenv", "the shell runs it"),
+    held(InHome, ".zlogin", "the shell runs it"),
+    held(InHome, ".zlogout", "the shell runs it"),
+    held(InHome, ".xprofile", "the desktop runs it"),
+    held(InHome, ".xinitrc", "the desktop runs it"),
+    held(InHome, ".xsessionrc", "the desktop runs it"),
+    held(InHome, ".pam_environment", "sets variables of every login"),
+    held(InHome, ".inputrc", "binds keys of the shell to commands"),
+    held(InHome, ".vim", "Vim runs what lies in it"),
+    held(InHome, ".emacs", "Emacs runs it"),
+    held(InHome, ".emacs.d", "Emacs runs what lies in it"),
+    held(InHome, ".tmux.conf", "tmux runs the commands in it"),
+    held(InHome, ".screenrc", "screen runs the commands in it"),
+    held(InHome, ".gdbinit", "gdb runs it"),
+    held(InHome, ".lldbinit", "lldb runs it"),
+    held(InHome, ".config/fish", "the shell runs what lies in it"),
+    held(InHome, ".config/autostart", "the desktop starts it"),
+    held(InHome, ".config/systemd", "systemd starts it"),
+    held(InHome, ".config/environment.d", "sets variables of every login"),
+    held(InHome, ".config/nvim", "Neovim runs what lies in it"),
+    held(InHome, ".config/direnv", "direnv runs what lies in it"),
+    held(InHome, ".local/share/systemd", "systemd starts it"),
+    held(InHome, ".local/bin", "programs that are found by their name"),
+    held(InHome, ".local/share/applications", "the desktop starts it"),
 ];
 
 /// The default list, as settings take it.

@@ -39,7 +39,6 @@ pub struct Typed<T> {
 }
 
 impl<T: BuiltIn> Typed<T> {
-    /// Wraps a tool with the schema of its arguments.
     pub fn new(tool: T) -> Self {
         Self { spec: spec::<T>(), tool }
     }

@@ -105,7 +105,6 @@ fn tool<C: FileCall>(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
     Arc::new(Typed::new(FileTool::<C> { workspace: Arc::clone(workspace), call: PhantomData }))
 }
 
-/// The file tools of a workspace, by name.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
     vec![
         tool::<ApplyPatch>(workspace),

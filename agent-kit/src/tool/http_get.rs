@@ -23,7 +23,6 @@ const TYPE_MAX_CHARS: usize = 200;
 /// The part of the result limit that is reserved for the first line and a mark.
 const AROUND_BYTES: usize = 32 << 10;
 
-/// Fetches pages through the sandbox.
 pub struct HttpGet {
     gate: Gate,
     /// The gates of callers with additional grants.

@@ -9,9 +9,7 @@
 
 mod apply_patch;
 mod argument_preview;
-mod arguments;
 mod builtin;
-mod content;
 mod edit_file;
 mod files;
 mod http_get;
@@ -29,12 +27,12 @@ mod write_file;
 use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
+use rondo_protocol::file::File;
+use serde::{Deserialize, Serialize};
 
 pub use crate::cut::cut;
 pub use argument_preview::argument_preview;
 pub use builtin::{BuiltIn, Typed, schema_of, spec};
-pub use content::Content;
-pub(crate) use content::file_line;
 pub use files::file_tools;
 pub use http_get::{HttpGet, HttpGetArguments};
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
@@ -43,8 +41,8 @@ pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, unchecked, wir
 
 pub use crate::bound::STORED_MAX_BYTES;
 pub use crate::error::Error;
-use serde::{Deserialize, Serialize};
 
+use crate::bound;
 use crate::redact::Redactor;
 use crate::sandbox::files::Watch;
 
@@ -95,18 +93,40 @@ pub struct Spec {
     pub origin: Origin,
 }
 
-/// Who provides a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Part of rondo.
     BuiltIn,
-    /// A program that the operator declared.
     Program,
-    /// Offered by an MCP server.
     Mcp {
         /// The server's name in the operator's settings.
         server: String,
     },
+}
+
+/// What a tool returns: a text and files.
+///
+/// The text names each file, because a model that takes no files reads only the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    pub text: String,
+    pub files: Vec<File>,
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self { text, files: Vec::new() }
+    }
+}
+
+impl From<File> for Content {
+    fn from(file: File) -> Self {
+        Self { text: file_line(&file), files: vec![file] }
+    }
+}
+
+/// The line that stands for a file in a text.
+pub(crate) fn file_line(file: &File) -> String {
+    format!("[{} ({}), {}]", file.name, file.media_type, bound::bytes(file.bytes.len() as u64))
 }
 
 /// The context of a tool call besides its arguments.
@@ -114,7 +134,6 @@ pub enum Origin {
 pub struct Invocation {
     /// The same for every execution of this call, so that the other side can recognize a repetition.
     pub idempotency_key: String,
-    /// Records which files the tool reads.
     pub watch: Watch,
     /// Removes keys from text that the tool cuts. The caller redacts everything else.
     pub redactor: Redactor,

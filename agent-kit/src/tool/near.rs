@@ -15,7 +15,6 @@ const COMPARED_MAX: usize = 2_000;
 /// The minimum similarity of a line to be listed, out of 1.
 const NEAR_ENOUGH: f32 = 0.6;
 
-/// Describes what in the file is nearest to `old`.
 pub(super) fn nearest(content: &str, old: &str, redactor: &Redactor) -> String {
     let lines: Vec<&str> = content.lines().take(NEAR_LINES_MAX).collect();
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();

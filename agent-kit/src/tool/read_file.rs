@@ -70,7 +70,6 @@ impl FileCall for ReadFile {
     }
 }
 
-/// Whether a file that begins with these bytes is no text.
 fn is_binary(beginning: &[u8]) -> bool {
     beginning.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0)
 }

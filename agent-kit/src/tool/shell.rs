@@ -14,7 +14,6 @@ use super::program::outcome;
 use super::{BuiltIn, Content, Error, Invocation};
 use crate::sandbox::process::{Command, Processes, WorkingDir};
 
-/// The default time limit of a call.
 const TIMEOUT_S: u64 = 120;
 const TIMEOUT_MAX_S: u64 = 3600;
 

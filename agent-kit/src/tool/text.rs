@@ -15,7 +15,6 @@ pub(super) const SNIFFED_BYTES: usize = 8192;
 /// The largest file that is changed as a whole.
 pub(super) const CHANGED_MAX_BYTES: u64 = 4 << 20;
 
-/// The maximum number of reasons that one result lists.
 const MARKS_MAX: usize = 5;
 
 /// The content of a text file, with what is needed to write it back byte for byte.

@@ -10,10 +10,11 @@ use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Digest, Value, canonical};
 
-use super::{Error, Tool, arguments};
+use super::{Error, Tool};
 
 /// The maximum length of a tool name at providers (<https://platform.openai.com/docs/api-reference/chat/create>).
 const WIRE_NAME_MAX: usize = 64;
+const ARGUMENTS_MAX_BYTES: usize = 4 << 20;
 
 /// All tools of the operator.
 #[derive(Clone, Default)]
@@ -23,7 +24,6 @@ pub struct ToolSet {
     unusable: BTreeMap<String, String>,
 }
 
-/// Two tools have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are two tools called {name}")]
 pub struct Clash {
@@ -99,7 +99,6 @@ pub fn wire_name(name: &str) -> String {
     format!("{}_{}", beginning.unwrap_or_default(), end.unwrap_or_default())
 }
 
-/// A tool that a role is offered.
 #[derive(Clone)]
 pub struct Offer {
     pub tool: Arc<dyn Tool>,
@@ -123,8 +122,32 @@ impl Offer {
 
     pub fn read(&self, text: &str) -> Result<Value, Error> {
         let schema = self.schema.get_or_init(|| validator(&*self.tool).ok());
-        arguments::read(text, schema.as_ref())
+        read(text, schema.as_ref())
     }
+}
+
+/// Parses arguments. A blank text is an empty object, because models leave out empty arguments.
+fn read(text: &str, schema: Option<&Validator>) -> Result<Value, Error> {
+    let fault = |message: String| Error::new(Code::ToolArguments, message);
+    if text.len() > ARGUMENTS_MAX_BYTES {
+        return Err(fault(format!("the arguments are longer than {} MiB", ARGUMENTS_MAX_BYTES >> 20)));
+    }
+    let value: Value = if text.trim().is_empty() {
+        Value::empty_object()
+    } else {
+        canonical::from_slice(text.as_bytes())
+            .map_err(|error| fault(format!("the arguments are not valid JSON: {error}")))?
+    };
+    value.check_depth().map_err(|error| fault(format!("the arguments cannot be taken: {error}")))?;
+    if !matches!(value, Value::Object(_)) {
+        return Err(fault("the arguments are not a JSON object".to_owned()));
+    }
+    let violations = schema.map(|schema| schema.violations(&value)).unwrap_or_default();
+    if violations.is_empty() {
+        return Ok(value);
+    }
+    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    Err(fault(format!("the arguments do not fit the tool's schema: {}", lines.join("; "))))
 }
 
 /// Why the arguments of a tool are not checked before a call: its schema does not compile here.
@@ -137,7 +160,6 @@ fn validator(tool: &dyn Tool) -> Result<Validator, String> {
     Validator::of_schema(&schema).map_err(|error| error.to_string())
 }
 
-/// A tool that a role names and cannot use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lacking {
     /// The pattern that the role names.
@@ -148,7 +170,6 @@ pub struct Lacking {
     pub message: String,
 }
 
-/// The tools of one role.
 #[derive(Debug, Clone, Default)]
 pub struct Toolbox {
     /// By name on the wire.

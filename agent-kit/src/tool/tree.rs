@@ -201,7 +201,6 @@ fn held_bytes(listing: &Listing) -> usize {
     listing.entries.iter().map(of).sum()
 }
 
-/// Compiles a glob that is relative to `folder`.
 fn compiled(folder: &Path, glob: Option<&str>) -> Result<Override, Error> {
     let Some(glob) = glob else { return Ok(Override::empty()) };
     let fault = |message: String| Error::new(Code::PatternUnusable, message);

@@ -21,7 +21,6 @@ use super::codec::{FORMAT, Fields, Ledger};
 use super::manifest::Position;
 use super::{Error, folder};
 
-/// The anchor's file in a store's folder.
 pub(super) const FILE: &str = "anchor";
 
 /// A slot fills a sector, which devices write atomically.
@@ -44,23 +43,19 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// The generation of the process that wrote it.
     pub(super) generation: u64,
     /// Increases with each write; the greater of two is the newer.
     turn: u64,
     /// The ledger of the synced batches.
     pub(super) ledger: Ledger,
-    /// The position of the list of tables.
     pub(super) manifest: Position,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnchorState {
-    /// No file.
     Absent,
     /// Neither slot of the file can be read.
     Unreadable,
-    /// The newer of the readable slots.
     Slot(Slot),
 }
 
@@ -81,14 +76,13 @@ impl AnchorState {
 pub(super) fn look(store: &Path) -> Result<AnchorState, Error> {
     let path = store.join(FILE);
     let mut bytes = [0; FILE_BYTES];
-    match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| read_up_to(&file, &mut bytes)) {
+    match folder::open(&path).and_then(|file| read_up_to(&file, &mut bytes)) {
         Ok(()) => newest(&bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(AnchorState::Absent),
         Err(error) => Err(Error::io(&path, &error)),
     }
 }
 
-/// An anchor that this process writes.
 #[derive(Debug)]
 pub(super) struct Anchor {
     file: File,
@@ -107,30 +101,27 @@ impl Anchor {
     /// A new anchor is on the device when this returns. An old one is not: the generation only matters to processes of
     /// this machine, none of which survives a loss of power.
     pub(super) fn claim(store: &Path, ledger: Ledger, manifest: Position) -> Result<Self, Error> {
-        let found = look(store)?;
-        let (generation, turn) = match found {
-            AnchorState::Slot(slot) => (slot.generation, slot.turn),
-            AnchorState::Absent | AnchorState::Unreadable => (0, 0),
-        };
+        let found = if let AnchorState::Slot(slot) = look(store)? { Some(slot) } else { None };
+        let (generation, turn) = found.map_or((0, 0), |slot| (slot.generation, slot.turn));
         let path = store.join(FILE);
-        let io = |error| Error::io(&path, &error);
+        let io = folder::io(&path);
         let mut options = OpenOptions::new();
-        let file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
+        let file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(&io)?;
         let mut bytes = [0; FILE_BYTES];
-        read_up_to(&file, &mut bytes).map_err(io)?;
+        read_up_to(&file, &mut bytes).map_err(&io)?;
         let last = Slot { generation: generation.saturating_add(1), turn, ledger, manifest };
         let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
-        if !matches!(found, AnchorState::Slot(_)) {
+        if found.is_none() {
             // Both slots contain bytes from here on: later writes change no size and need no new block.
-            anchor.file.write_all_at(&bytes, 0).map_err(io)?;
-            anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
-            anchor.write(ledger)?;
-            anchor.file.sync_all().map_err(io)?;
-            folder::sync(store)?;
-            anchor.dirty = false;
-            return Ok(anchor);
+            anchor.file.write_all_at(&bytes, 0).map_err(&io)?;
+            anchor.file.set_len(FILE_BYTES as u64).map_err(&io)?;
         }
         anchor.write(ledger)?;
+        if found.is_none() {
+            anchor.file.sync_all().map_err(&io)?;
+            folder::sync(store)?;
+            anchor.dirty = false;
+        }
         Ok(anchor)
     }
 
@@ -200,22 +191,22 @@ pub(super) fn newest(bytes: &[u8; FILE_BYTES]) -> Result<AnchorState, Error> {
     Ok(found)
 }
 
-pub(super) fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
-    let mut body = Vec::with_capacity(SLOT_BYTES);
-    body.extend_from_slice(MAGIC);
-    body.push(VERSION);
-    body.extend_from_slice(&slot.generation.to_be_bytes());
-    body.extend_from_slice(&slot.turn.to_be_bytes());
-    body.extend_from_slice(&slot.ledger.to_bytes());
-    body.extend_from_slice(&slot.manifest.number.to_be_bytes());
-    body.extend_from_slice(&slot.manifest.end.to_be_bytes());
-    body.resize(BODY_BYTES, 0);
-    let checksum = Sha256::digest(&body);
-    body.extend_from_slice(&checksum);
-    let mut sector = [0; SLOT_BYTES];
-    for (byte, written) in sector.iter_mut().zip(body) {
-        *byte = written;
-    }
+/// The sector of a slot, of [`SLOT_BYTES`].
+pub(super) fn encode(slot: &Slot) -> Vec<u8> {
+    let mut sector = [
+        MAGIC.as_slice(),
+        &[VERSION],
+        &slot.generation.to_be_bytes(),
+        &slot.turn.to_be_bytes(),
+        &slot.ledger.to_bytes(),
+        &slot.manifest.number.to_be_bytes(),
+        &slot.manifest.end.to_be_bytes(),
+    ]
+    .concat();
+    sector.resize(BODY_BYTES, 0);
+    let checksum = Sha256::digest(&sector);
+    sector.extend_from_slice(&checksum);
+    sector.resize(SLOT_BYTES, 0);
     sector
 }
 

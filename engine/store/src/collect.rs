@@ -27,7 +27,6 @@ use super::tables::{Change, Tables, missing};
 use super::write::{Write, WriteStore};
 use super::{Error, Read as _, Row, chain, references, rows_after};
 
-/// How many objects are deleted in one write.
 const SWEEP: usize = 1000;
 
 /// How often a collection begins again after it was ended.
@@ -36,21 +35,14 @@ const ATTEMPTS: u32 = 3;
 /// How many written objects the writer remembers, so that a collection whose process was killed does not cost more.
 const MAX_WRITTEN: usize = 1 << 20;
 
-/// A write of a collection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum CollectWrite {
     /// Begins it, in place of an earlier one that did not end.
-    Begin {
-        token: [u8; 16],
-    },
+    Begin { token: [u8; 16] },
     /// Deletes objects that nothing named when it began.
-    Sweep {
-        token: [u8; 16],
-        objects: Vec<Digest>,
-    },
-    End {
-        token: [u8; 16],
-    },
+    Sweep { token: [u8; 16], objects: Vec<Digest> },
+    /// Ends it.
+    End { token: [u8; 16] },
 }
 
 impl CollectWrite {
@@ -92,7 +84,6 @@ impl Collection {
     }
 }
 
-/// Objects that no thread needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Garbage {
     objects: Vec<Digest>,
@@ -101,7 +92,6 @@ pub struct Garbage {
 }
 
 impl Garbage {
-    /// How many.
     pub fn count(&self) -> u64 {
         u64::try_from(self.objects.len()).unwrap_or(u64::MAX)
     }
@@ -153,9 +143,6 @@ async fn collected<S: WriteStore>(
 }
 
 /// Finds the objects that no thread needs, if the threads in `without` were not there.
-///
-/// # Errors
-/// [`Error::Damaged`], and any other error of the store.
 pub fn find<T: Tables>(
     store: &T,
     without: &BTreeSet<ThreadId>,
@@ -230,9 +217,8 @@ impl<T: Tables> Marks<'_, T> {
     fn objects(mut self) -> Result<Garbage, Error> {
         let (store, mut others) = (self.store, Vec::new());
         store.range(Family::Objects, keys::objects(), &mut |key, value| {
-            let digest = keys::object_of(key).ok_or_else(|| {
-                Error::from(Damage::new("the key of an object cannot be read").at(Family::Objects, key))
-            })?;
+            let unreadable = || Damage::new("the key of an object cannot be read").at(Family::Objects, key);
+            let digest = keys::object_of(key).ok_or_else(unreadable)?;
             if self.needed.contains_key(&digest) {
                 self.read(digest, value)?;
             } else {
@@ -245,9 +231,8 @@ impl<T: Tables> Marks<'_, T> {
         let unread = self.needed.iter().filter(|(_, (_, is_read))| !is_read);
         let mut unread: Vec<Digest> = unread.map(|(digest, _)| *digest).collect();
         while let Some(digest) = unread.pop() {
-            let value = store
-                .get(Family::Objects, &keys::object(digest))?
-                .ok_or_else(|| Error::from(Damage::new(format!("the object {digest} is missing")).of_object(digest)))?;
+            let missing = || Damage::new(format!("the object {digest} is missing")).of_object(digest);
+            let value = store.get(Family::Objects, &keys::object(digest))?.ok_or_else(missing)?;
             unread.extend(self.read(digest, &value)?);
         }
         let mut garbage = Garbage::default();
@@ -268,10 +253,8 @@ impl<T: Tables> Marks<'_, T> {
         let located = |error: Error| error.at(Family::Objects, &keys::object(digest), None);
         let (stored, bytes) = codec::read_object(value).map_err(located)?;
         chain::verified_object(kind, digest, stored, bytes).map_err(located)?;
-        let names = references::of_object(kind, bytes).map_err(|error| {
-            let what = format!("the {} object {digest} cannot be read: {error}", kind.name());
-            Error::from(Damage::new(what).of_object(digest))
-        })?;
+        let unreadable = |error| Damage::new(format!("the {} object {digest} cannot be read: {error}", kind.name()));
+        let names = references::of_object(kind, bytes).map_err(|error| unreadable(error).of_object(digest))?;
         Ok(self.add(names))
     }
 }

@@ -17,7 +17,6 @@ use rustix::fs::OFlags;
 use super::Error;
 use super::recovery::DAMAGED;
 
-/// The file that identifies the owner.
 pub(super) const OWNER: &str = "owner";
 /// The same while it is written.
 const NEW_OWNER: &str = "owner.new";
@@ -63,10 +62,8 @@ impl Owner {
     }
 }
 
-/// The contents of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderState {
-    /// There is no store yet.
     Nothing,
     /// A store; `None` if it is not signed, or its signature cannot be read.
     Store(Option<Owner>),
@@ -78,11 +75,8 @@ pub enum FolderState {
 /// [`Error::Unsafe`] for a link, a file of another user, or an entry that is not a regular file, anywhere in it;
 /// [`Error::Io`].
 pub fn look(folder: &Path) -> Result<FolderState, Error> {
-    let about = match fs::symlink_metadata(folder) {
-        Ok(about) => about,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FolderState::Nothing),
-        Err(error) => return Err(Error::io(folder, &error)),
-    };
+    let about = unless(ErrorKind::NotFound, fs::symlink_metadata(folder)).map_err(io(folder))?;
+    let Some(about) = about else { return Ok(FolderState::Nothing) };
     is_own(folder, &about)?;
     if !about.is_dir() {
         return Err(Error::Io { path: folder.display().to_string(), what: "is not a folder".to_owned() });
@@ -102,24 +96,18 @@ pub fn look(folder: &Path) -> Result<FolderState, Error> {
 
 /// Creates the folder of a store with access for its owner only, or restricts an existing one.
 pub(super) fn make(folder: &Path) -> Result<(), Error> {
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |error: std::io::Error| Error::io(&path, &error)
-    };
     if look(folder)? == FolderState::Nothing {
         durable_folder::make(folder).map_err(io(folder))?;
         let ignore = folder.join(IGNORE);
-        match new_file(&ignore).and_then(|mut file| file.write_all(b"*\n")) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&ignore, &error)),
-            _ => {}
-        }
+        let made = new_file(&ignore).and_then(|mut file| file.write_all(b"*\n"));
+        unless(ErrorKind::AlreadyExists, made).map_err(io(&ignore))?;
     }
     close(folder)
 }
 
 /// Puts the names in a folder on the device.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
-    durable_folder::sync(folder).map_err(|error| Error::io(folder, &error))
+    durable_folder::sync(folder).map_err(io(folder))
 }
 
 /// Removes other users' access to the folder and everything in it.
@@ -128,13 +116,11 @@ pub(super) fn close(folder: &Path) -> Result<(), Error> {
         if about.mode() & 0o7777 == mode {
             return Ok(());
         }
-        match fs::set_permissions(path, Permissions::from_mode(mode)) {
-            // The database may delete its files meanwhile.
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path, &error)),
-            _ => Ok(()),
-        }
+        // The database may delete its files meanwhile.
+        let mended = unless(ErrorKind::NotFound, fs::set_permissions(path, Permissions::from_mode(mode)));
+        mended.map(drop).map_err(io(path))
     };
-    let about = fs::symlink_metadata(folder).map_err(|error| Error::io(folder, &error))?;
+    let about = fs::symlink_metadata(folder).map_err(io(folder))?;
     is_own(folder, &about)?;
     mend(folder, &about, FOLDER_MODE)?;
     visit(folder, &mut |path, about, _| match about {
@@ -146,17 +132,12 @@ pub(super) fn close(folder: &Path) -> Result<(), Error> {
 }
 
 /// Writes the owner of the store, replacing an earlier one.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn sign(folder: &Path, owner: Owner) -> Result<(), Error> {
-    let path = folder.join(OWNER);
-    let io = |error| Error::io(&path, &error);
-    let new = folder.join(NEW_OWNER);
+    let (path, new) = (folder.join(OWNER), folder.join(NEW_OWNER));
     let _ = fs::remove_file(&new);
-    let mut file = new_file(&new).map_err(io)?;
-    file.write_all(owner.to_text().as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-    fs::rename(&new, &path).map_err(io)?;
+    let mut file = new_file(&new).map_err(io(&path))?;
+    file.write_all(owner.to_text().as_bytes()).and_then(|()| file.sync_all()).map_err(io(&path))?;
+    fs::rename(&new, &path).map_err(io(&path))?;
     sync(folder)
 }
 
@@ -169,16 +150,27 @@ pub(super) fn sign_as(from: &Path, to: &Path) -> Result<(), Error> {
 }
 
 /// Removes the owner file. Returns whether there was one.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn unsign(folder: &Path) -> Result<bool, Error> {
     let path = folder.join(OWNER);
-    match fs::remove_file(&path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io(&path, &error)),
+    Ok(unless(ErrorKind::NotFound, fs::remove_file(&path)).map_err(io(&path))?.is_some())
+}
+
+/// What was done; `None` if that failed for this reason.
+fn unless<V>(kind: ErrorKind, done: std::io::Result<V>) -> std::io::Result<Option<V>> {
+    match done {
+        Err(error) if error.kind() == kind => Ok(None),
+        done => done.map(Some),
     }
+}
+
+/// Opens a file of a store for reading, without following a link.
+pub(super) fn open(path: &Path) -> std::io::Result<fs::File> {
+    opened(path, OpenOptions::new().read(true))
+}
+
+/// An error of the system at a path.
+pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::io(path, &error)
 }
 
 /// Opens a file of a store without following a link.
@@ -188,14 +180,9 @@ pub(super) fn opened(path: &Path, options: &mut OpenOptions) -> std::io::Result<
 }
 
 pub(super) fn files(database: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
-    let io = |error| Error::io(database, &error);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(database).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
-        }
-    }
+    let entries = fs::read_dir(database).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(io(database))?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
     files.sort();
     Ok(files)
 }
@@ -207,17 +194,15 @@ fn new_file(path: &Path) -> std::io::Result<fs::File> {
 fn owner(folder: &Path) -> Result<Option<Owner>, Error> {
     let path = folder.join(OWNER);
     let mut text = String::new();
-    match opened(&path, OpenOptions::new().read(true)).and_then(|file| file.take(1024).read_to_string(&mut text)) {
+    match open(&path).and_then(|file| file.take(1024).read_to_string(&mut text)) {
         Ok(_) => Ok(Owner::read(&text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => Ok(None),
         Err(error) => Err(Error::io(&path, &error)),
     }
 }
 
-/// The space that the files of a store take on the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// All of them, in bytes.
     pub bytes: u64,
     /// Those in the folders of damaged databases that recoveries left, in bytes.
     pub damaged_bytes: u64,
@@ -230,9 +215,6 @@ pub(super) fn device_bytes(about: &Metadata) -> u64 {
 }
 
 /// What the store in `folder` takes on the device. A file with two names counts once.
-///
-/// # Errors
-/// As [`look`].
 pub fn disk_usage(folder: &Path) -> Result<DiskUsage, Error> {
     let (mut usage, mut linked) = (DiskUsage::default(), BTreeSet::new());
     visit(folder, &mut |path, about, _| {
@@ -258,18 +240,14 @@ fn visit(folder: &Path, visit: &mut Visit<'_>) -> Result<(), Error> {
 
 fn inner(folder: &Path, depth: usize, left: &mut usize, visit: &mut Visit<'_>) -> Result<(), Error> {
     let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound && depth > 0 => return Ok(()),
-        Err(error) => return Err(Error::io(folder, &error)),
+        entries => entries.map_err(io(folder))?,
     };
     for entry in entries {
-        let path = entry.map_err(|error| Error::io(folder, &error))?.path();
-        let about = match fs::symlink_metadata(&path) {
-            Ok(about) => about,
-            // The holder of the store may delete files meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::io(&path, &error)),
-        };
+        let path = entry.map_err(io(folder))?.path();
+        // The holder of the store may delete files meanwhile.
+        let about = unless(ErrorKind::NotFound, fs::symlink_metadata(&path)).map_err(io(&path))?;
+        let Some(about) = about else { continue };
         *left = left.checked_sub(1).ok_or_else(|| refused(folder, "holds too many files"))?;
         is_own(&path, &about)?;
         let kind = about.file_type();

@@ -8,7 +8,6 @@
 //!
 //! Source: `db/log_format.h` and `db/log_reader.cc` of RocksDB 11.8.
 
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -64,32 +63,36 @@ pub(super) fn number(log: &Path) -> Option<u64> {
 }
 
 pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
-    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
     let (mut frames, mut zeros_at, mut begun) = (Frames::default(), None, 0_u64);
-    let mut block = Vec::with_capacity(BLOCK_BYTES);
-    while frames.fault.is_none() {
-        block.clear();
-        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
-        if block.is_empty() {
-            break;
-        }
+    blocks(path, &mut |block| {
         match zeros_at {
-            None => zeros_at = frames.take(&block, begun),
+            None => zeros_at = frames.take(block, begun),
             Some(at) if block.iter().any(|byte| *byte != 0) => frames.fault = Some((at, ZEROS)),
             Some(_) => {}
         }
         begun += block.len() as u64;
-    }
+        frames.fault.is_none()
+    })?;
     Ok(frames)
+}
+
+/// Passes each block of a log or manifest to `visit`, until it says `false`.
+fn blocks(path: &Path, visit: &mut dyn FnMut(&[u8]) -> bool) -> std::io::Result<()> {
+    let mut file = folder::open(path)?;
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    loop {
+        block.clear();
+        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+        if block.is_empty() || !visit(&block) {
+            return Ok(());
+        }
+    }
 }
 
 /// The offset in a log or manifest up to which every record is whole and matches its checksum.
 pub(super) fn sound_end(path: &Path) -> std::io::Result<u64> {
-    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
-    let (mut block, mut begun, mut end) = (Vec::with_capacity(BLOCK_BYTES), 0_u64, 0_u64);
-    loop {
-        block.clear();
-        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+    let (mut begun, mut end) = (0_u64, 0_u64);
+    blocks(path, &mut |block| {
         let mut at = 0;
         while let Some((kind, next)) = record(block.get(at..).unwrap_or_default()) {
             at += next;
@@ -97,20 +100,24 @@ pub(super) fn sound_end(path: &Path) -> std::io::Result<u64> {
                 end = begun + at as u64;
             }
         }
-        // What is left of a block is shorter than a header.
-        if block.len() < BLOCK_BYTES || block.len() - at >= HEADER_BYTES {
-            return Ok(end);
-        }
         begun += block.len() as u64;
-    }
+        // What is left of a block is shorter than a header.
+        block.len() == BLOCK_BYTES && block.len() - at < HEADER_BYTES
+    })?;
+    Ok(end)
+}
+
+/// The checksum, the length and the type of the record at the beginning of `bytes`, and what follows its header.
+fn header(bytes: &[u8]) -> Option<(u32, usize, u8, &[u8])> {
+    let ([a, b, c, d, low, high, kind], behind) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let length = usize::from(u16::from_le_bytes([*low, *high]));
+    Some((u32::from_le_bytes([*a, *b, *c, *d]), length, *kind, behind))
 }
 
 /// The type of the record at the beginning of `bytes`, and its length with the header, if it matches its checksum.
 fn record(bytes: &[u8]) -> Option<(u8, usize)> {
-    let ([a, b, c, d, low, high, kind], behind) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    let length = usize::from(u16::from_le_bytes([*low, *high]));
-    let is_whole = checksum(*kind, behind.get(..length)?) == u32::from_le_bytes([*a, *b, *c, *d]);
-    (is_whole && *kind != 0).then_some((*kind, HEADER_BYTES + length))
+    let (sum, length, kind, behind) = header(bytes)?;
+    (kind != 0 && checksum(kind, behind.get(..length)?) == sum).then_some((kind, HEADER_BYTES + length))
 }
 
 /// The checksum in the header of a record.
@@ -125,9 +132,7 @@ impl Frames {
     /// Reads the block that starts at `begun`. Returns where zeros start that may be the unwritten end of the file.
     fn take(&mut self, block: &[u8], begun: u64) -> Option<u64> {
         let mut rest = block;
-        while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
-            let [_, _, _, _, low, high, kind] = *header;
-            let length = usize::from(u16::from_le_bytes([low, high]));
+        while let Some((_, length, kind, behind)) = header(rest) {
             let at = block.len() - rest.len();
             let place = begun + at as u64;
             // RocksDB skips the rest of a block after a record with a wrong checksum.
@@ -173,42 +178,33 @@ pub(super) struct LogRecord {
 /// Passes every record of a log to `visit` in order, also those that do not match their checksums. Reading continues
 /// after damage wherever a header can be found: at the next block at the latest.
 pub(super) fn records(path: &Path, visit: &mut dyn FnMut(LogRecord)) -> std::io::Result<()> {
-    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
-    let mut block = Vec::with_capacity(BLOCK_BYTES);
     let mut begun: Option<LogRecord> = None;
-    loop {
-        block.clear();
-        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
-        if block.is_empty() {
-            break;
-        }
-        let mut rest = block.as_slice();
-        while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
-            let [a, b, c, d, low, high, kind] = *header;
-            let length = usize::from(u16::from_le_bytes([low, high]));
+    blocks(path, &mut |block| {
+        let mut rest = block;
+        while let Some((sum, length, kind, behind)) = header(rest) {
             let (bytes, next) = behind.split_at_checked(length).unwrap_or((behind, &[]));
             rest = next;
             if (kind, length) == (0, 0) {
                 break;
             }
-            let is_whole = bytes.len() == length && checksum(kind, bytes) == u32::from_le_bytes([a, b, c, d]);
-            if let Some(mut record) = begun.take() {
-                record.is_whole &= is_whole && matches!(kind, MIDDLE | LAST);
-                if matches!(kind, MIDDLE | LAST) {
-                    record.bytes.extend_from_slice(bytes);
-                    if kind == LAST {
-                        visit(record);
-                    } else {
-                        begun = Some(record);
-                    }
-                    continue;
+            let is_whole = bytes.len() == length && checksum(kind, bytes) == sum;
+            let goes_on = kind == FIRST || kind == MIDDLE && begun.is_some();
+            let record = match begun.take() {
+                Some(mut before) if matches!(kind, MIDDLE | LAST) => {
+                    before.bytes.extend_from_slice(bytes);
+                    LogRecord { is_whole: before.is_whole && is_whole, ..before }
                 }
-                visit(record);
-            }
-            let record = LogRecord { bytes: bytes.to_vec(), is_whole: is_whole && matches!(kind, FULL | FIRST) };
-            if kind == FIRST { begun = Some(record) } else { visit(record) }
+                before => {
+                    if let Some(before) = before {
+                        visit(LogRecord { is_whole: false, ..before });
+                    }
+                    LogRecord { bytes: bytes.to_vec(), is_whole: is_whole && matches!(kind, FULL | FIRST) }
+                }
+            };
+            if goes_on { begun = Some(record) } else { visit(record) }
         }
-    }
+        true
+    })?;
     if let Some(record) = begun {
         visit(LogRecord { is_whole: false, ..record });
     }

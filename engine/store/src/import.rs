@@ -7,10 +7,9 @@
 //!
 //! Objects that an interrupted import wrote stay until the next collection of garbage (`collect.rs`).
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, ImportMark};
@@ -24,7 +23,6 @@ use super::{Error, MAX_COMMIT_BYTES, Read as _, Row, rows_after};
 /// How many bytes of entries are written at a time.
 const PART_BYTES: usize = 4 << 20;
 
-/// How many deletions are written at a time.
 const DELETIONS: usize = 10_000;
 
 /// How often an import begins again when the store changes its holder.
@@ -75,10 +73,10 @@ impl ImportWrite {
     pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Begin(mark) => size_of_val(mark.threads.as_slice()) + size_of_val(mark.batches.as_slice()),
-            Self::Part { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
+            Self::Part { changes, .. } => write::size_of_changes(changes),
             Self::Finish { threads, batches, .. } => {
-                threads.iter().map(|thread| thread.row.len() + thread.link.len()).sum::<usize>()
-                    + batches.iter().map(Change::size_bytes).sum::<usize>()
+                let of_rows: usize = threads.iter().map(|thread| thread.row.len() + thread.link.len()).sum();
+                of_rows + write::size_of_changes(batches)
             }
             Self::Abandon { .. } => 0,
         }
@@ -128,20 +126,15 @@ pub(super) fn abandon(tables: &impl WriteTables, mark: &ImportMark) -> Result<()
     write(vec![Change { family: Family::Meta, key: keys::IMPORT.to_vec(), value: None }])
 }
 
-/// What an import brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Threads that are new.
     pub threads: u64,
     /// Threads that were there already, with the same steps.
     pub present: u64,
-    /// The steps of the new threads.
     pub steps: u64,
-    /// Batches that are new.
     pub batches: u64,
 }
 
-/// Why nothing was imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// A thread or batch is there with other contents.
@@ -150,15 +143,8 @@ pub enum ImportError {
         /// `thread ID` or `batch ID`.
         what: String,
     },
-    /// The store failed or refused.
     #[error(transparent)]
     Store(#[from] Error),
-}
-
-/// What is new to a store.
-struct New {
-    threads: BTreeSet<ThreadId>,
-    batches: BTreeSet<BatchId>,
 }
 
 /// Takes all threads and batches of `staging` into `store`, or none. What is there already with the same steps stays as
@@ -178,12 +164,12 @@ pub async fn import<S: WriteStore>(
     let mut attempts = 1..=ATTEMPTS;
     loop {
         attempts.next();
-        let (new, mut imported) = compared(staging, store)?;
+        let (mut new, mut imported) = compared(staging, store)?;
         if new.threads.is_empty() && new.batches.is_empty() {
             return Ok(imported);
         }
-        let token = token();
-        match written(staging, store, &new, token).await {
+        new.token = token();
+        match written(staging, store, &new).await {
             Ok(steps) => {
                 imported.steps = steps;
                 return Ok(imported);
@@ -192,21 +178,22 @@ pub async fn import<S: WriteStore>(
             Err(Error::ImportEnded) if !attempts.is_empty() => {}
             Err(error) => {
                 // If that fails too, the next opening does it.
-                let _ = store.submit(Write::Import(Box::new(ImportWrite::Abandon { token }))).await;
+                let _ = store.submit(Write::Import(Box::new(ImportWrite::Abandon { token: new.token }))).await;
                 return Err(error.into());
             }
         }
     }
 }
 
-fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(New, Imported), ImportError> {
+/// What is new to a store, in order and without a token.
+fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(ImportMark, Imported), ImportError> {
     let staged = staging.store();
-    let (mut new, mut imported) = (New { threads: BTreeSet::new(), batches: BTreeSet::new() }, Imported::default());
+    let (mut new, mut imported) = (ImportMark::default(), Imported::default());
     for row in rows_after(staged, None) {
         let (thread, row) = row?;
         let Some(found) = store.row(&thread)? else {
             imported.threads += 1;
-            new.threads.insert(thread);
+            new.threads.push(thread);
             continue;
         };
         let last = |record: Option<(super::StoredRecord, _)>| record.map(|(stored, _)| stored.digest);
@@ -219,27 +206,28 @@ fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(New, Importe
     }
     for batch in staged.batches(None, usize::MAX)? {
         match store.batch(&batch)? {
-            None => drop(new.batches.insert(batch)),
+            None => new.batches.push(batch),
             Some(found) if staged.batch(&batch)?.as_ref() == Some(&found) => {}
             Some(_) => return Err(ImportError::Differs { what: format!("batch {batch}") }),
         }
     }
+    new.threads.sort_unstable();
+    new.batches.sort_unstable();
     imported.batches = u64::try_from(new.batches.len()).unwrap_or(u64::MAX);
     Ok((new, imported))
 }
 
 /// Writes what is new; returns the number of its steps.
-async fn written<S: WriteStore>(staging: &Staging, store: &S, new: &New, token: [u8; 16]) -> Result<u64, Error> {
+async fn written<S: WriteStore>(staging: &Staging, store: &S, new: &ImportMark) -> Result<u64, Error> {
     let submit = |write| store.submit(Write::Import(Box::new(write)));
-    let staged = staging.store();
-    let (threads, batches) = (new.threads.iter().cloned().collect(), new.batches.iter().cloned().collect());
-    submit(ImportWrite::Begin(ImportMark { token, threads, batches })).await?;
+    let (staged, token) = (staging.store(), new.token);
+    submit(ImportWrite::Begin(new.clone())).await?;
     for family in Family::ALL {
         let mut from = Some(Vec::new());
         while let Some(begin) = from.take() {
             let (mut changes, mut bytes) = (Vec::new(), 0);
             staged.range(family, begin..vec![u8::MAX], &mut |key, value| {
-                if new.takes(family, key) {
+                if is_part(new, family, key) {
                     bytes += key.len() + value.len();
                     changes.push(Change { family, key: key.to_vec(), value: Some(value.to_vec()) });
                 }
@@ -273,16 +261,14 @@ async fn written<S: WriteStore>(staging: &Staging, store: &S, new: &New, token: 
     Ok(steps)
 }
 
-impl New {
-    /// Whether an entry is a part: all but the rows of threads, the records of batches, and what is not new.
-    fn takes(&self, family: Family, key: &[u8]) -> bool {
-        match (family, keys::thread_of(key), keys::batch_of_line(key)) {
-            (Family::Objects, ..) => true,
-            (Family::Meta | Family::Hooks, ..) => false,
-            (_, Some(thread), _) => keys::thread_of_row(key).is_none() && self.threads.contains(&thread),
-            (_, _, Some(batch)) => self.batches.contains(&batch),
-            _ => false,
-        }
+/// Whether an entry is a part: all but the rows of threads, the records of batches, and what is not new.
+fn is_part(new: &ImportMark, family: Family, key: &[u8]) -> bool {
+    match (family, keys::thread_of(key), keys::batch_of_line(key)) {
+        (Family::Objects, ..) => true,
+        (Family::Meta | Family::Hooks, ..) => false,
+        (_, Some(thread), _) => keys::thread_of_row(key).is_none() && new.threads.binary_search(&thread).is_ok(),
+        (_, _, Some(batch)) => new.batches.binary_search(&batch).is_ok(),
+        _ => false,
     }
 }
 

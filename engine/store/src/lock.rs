@@ -14,7 +14,6 @@ use rondo_protocol::id::ThreadId;
 
 use super::{Error, folder, keys};
 
-/// The file that names the holder.
 pub(super) const FILE: &str = "lock";
 
 /// [`holder`] takes the lock briefly; an opener that collides with it tries again.
@@ -34,7 +33,7 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Busy`] with the holder, [`Error::Io`].
     pub(super) fn take(store: &Path) -> Result<Self, Error> {
-        let folder = folder::opened(store, OpenOptions::new().read(true)).map_err(|error| Error::io(store, &error))?;
+        let folder = folder::open(store).map_err(folder::io(store))?;
         for attempt in 1.. {
             match folder.try_lock() {
                 Ok(()) => break,
@@ -49,7 +48,7 @@ impl FolderLock {
         let mut options = OpenOptions::new();
         folder::opened(&path, options.write(true).create(true).truncate(true))
             .and_then(|mut file| writeln!(file, "{}", std::process::id()))
-            .map_err(|error| Error::io(&path, &error))?;
+            .map_err(folder::io(&path))?;
         Ok(lock)
     }
 
@@ -58,9 +57,8 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Io`], also if another folder has replaced it.
     pub(super) fn check_place(&self) -> Result<(), Error> {
-        let io = |error| Error::io(&self.path, &error);
-        let there = std::fs::symlink_metadata(&self.path).map_err(io)?;
-        let held = self.folder.metadata().map_err(io)?;
+        let there = std::fs::symlink_metadata(&self.path).map_err(folder::io(&self.path))?;
+        let held = self.folder.metadata().map_err(folder::io(&self.path))?;
         if (there.dev(), there.ino()) == (held.dev(), held.ino()) {
             return Ok(());
         }
@@ -84,7 +82,6 @@ impl ThreadLocks {
         self.set(thread, true)
     }
 
-    /// Releases the lock of a thread.
     pub fn release(&self, thread: &ThreadId) {
         self.set(thread, false);
     }
@@ -114,11 +111,8 @@ impl ThreadLocks {
 }
 
 /// The process that holds the store in the folder `store`, if any; 0 if the holder is unknown.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn holder(store: &Path) -> Result<Option<u32>, Error> {
-    let folder = match folder::opened(store, OpenOptions::new().read(true)) {
+    let folder = match folder::open(store) {
         Ok(folder) => folder,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(store, &error)),
@@ -133,8 +127,7 @@ pub fn holder(store: &Path) -> Result<Option<u32>, Error> {
 /// The process named in the file.
 fn named(store: &Path) -> u32 {
     let mut text = String::new();
-    let file = folder::opened(&store.join(FILE), OpenOptions::new().read(true));
-    let read = file.and_then(|file| file.take(16).read_to_string(&mut text));
+    let read = folder::open(&store.join(FILE)).and_then(|file| file.take(16).read_to_string(&mut text));
     read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
 }
 

@@ -3,7 +3,7 @@
 //! A manifest that lost its end opens without an error and names fewer tables; RocksDB deletes the others. So the
 //! anchor records the position of the manifest, and an opening that finds less deletes nothing.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,7 @@ fn name(number: u64) -> String {
 pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
     let path = database.join(CURRENT);
     let mut text = String::new();
-    match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| file.take(64).read_to_string(&mut text))
-    {
+    match folder::open(&path).and_then(|file| file.take(64).read_to_string(&mut text)) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => text.clear(),
@@ -104,14 +103,13 @@ pub(super) struct Watch {
 impl Watch {
     /// The position of the manifest, on the device, if it changed since the last call.
     pub(super) fn changed(&mut self, database: &Path) -> Result<Option<Position>, Error> {
-        let io = |error| Error::io(database, &error);
-        let about = self.file.as_ref().map(File::metadata).transpose().map_err(io)?;
+        let io = folder::io(database);
+        let about = self.file.as_ref().map(File::metadata).transpose().map_err(&io)?;
         if about.is_some_and(|about| about.nlink() > 0 && about.len() == self.size) {
             return Ok(None);
         }
-        let opened = |_, path: &Path| folder::opened(path, OpenOptions::new().read(true));
-        let Some(file) = with_current(database, opened)? else { return Ok(None) };
-        self.size = file.metadata().map_err(io)?.len();
+        let Some(file) = with_current(database, |_, path| folder::open(path))? else { return Ok(None) };
+        self.size = file.metadata().map_err(&io)?.len();
         // What the anchor records must be on the device before the anchor.
         file.sync_data().map_err(io)?;
         self.file = Some(file);

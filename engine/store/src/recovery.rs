@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Error;
-use super::folder::{self, TABLE};
+use super::folder::{self, TABLE, io};
 
-/// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
 
 /// The beginning of the name of a database that was replaced; a number follows.
@@ -34,17 +33,16 @@ impl Copy {
         let (number, path) = fresh(into)?;
         let copy = Self { folder: into.to_owned(), path, number, kept: false };
         let database = from.join(DATABASE);
-        let entries = fs::read_dir(&database).map_err(|error| Error::io(&database, &error))?;
-        for entry in entries {
-            let entry = entry.map_err(|error| Error::io(&database, &error))?;
+        for entry in fs::read_dir(&database).map_err(io(&database))? {
+            let entry = entry.map_err(io(&database))?;
             let source = entry.path();
             let target = copy.path.join(entry.file_name());
-            let is_file = entry.file_type().map_err(|error| Error::io(&source, &error))?.is_file();
+            let is_file = entry.file_type().map_err(io(&source))?.is_file();
             let is_table = source.extension().is_some_and(|extension| extension == TABLE);
             if !is_file || entry.file_name() == "LOCK" || is_table && fs::hard_link(&source, &target).is_ok() {
                 continue;
             }
-            fs::copy(&source, &target).map_err(|error| Error::io(&source, &error))?;
+            fs::copy(&source, &target).map_err(io(&source))?;
         }
         Ok(copy)
     }
@@ -55,9 +53,9 @@ impl Copy {
 
     /// Puts the copy on the device: RocksDB has synced only what it wrote itself.
     fn sync(&self) -> Result<(), Error> {
-        for entry in fs::read_dir(&self.path).map_err(|error| Error::io(&self.path, &error))? {
-            let path = entry.map_err(|error| Error::io(&self.path, &error))?.path();
-            fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| Error::io(&path, &error))?;
+        for entry in fs::read_dir(&self.path).map_err(io(&self.path))? {
+            let path = entry.map_err(io(&self.path))?.path();
+            fs::File::open(&path).and_then(|file| file.sync_all()).map_err(io(&path))?;
         }
         folder::sync(&self.path)
     }
@@ -74,11 +72,11 @@ impl Copy {
         let original = self.folder.join(DATABASE);
         let aside = format!("{DAMAGED}{}", self.number);
         let target = self.folder.join(&aside);
-        fs::rename(&self.path, &target).map_err(|error| Error::io(&self.path, &error))?;
+        fs::rename(&self.path, &target).map_err(io(&self.path))?;
         folder::sync(&self.folder)?;
         if renameat_with(CWD, &target, CWD, &original, RenameFlags::EXCHANGE).is_err() {
-            fs::rename(&target, &self.path).map_err(|error| Error::io(&target, &error))?;
-            fs::rename(&original, &target).map_err(|error| Error::io(&original, &error))?;
+            fs::rename(&target, &self.path).map_err(io(&target))?;
+            fs::rename(&original, &target).map_err(io(&original))?;
             if let Err(error) = fs::rename(&self.path, &original) {
                 // Restores the original; if that fails too, its new name is in the message.
                 let back = fs::rename(&target, &original);
@@ -105,10 +103,6 @@ impl Drop for Copy {
 /// is undone: the original gets its name back, and the recovery runs again.
 pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
     let original = folder.join(DATABASE);
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |error: std::io::Error| Error::io(&path, &error)
-    };
     for entry in fs::read_dir(folder).map_err(io(folder))? {
         let copy = entry.map_err(io(folder))?.path();
         let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -125,13 +119,12 @@ pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A new folder for a copy.
 fn fresh(into: &Path) -> Result<(u32, PathBuf), Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     for number in 1..=ATTEMPTS {
         let path = into.join(format!("recovery-{number}"));
         let aside = into.join(format!("{DAMAGED}{number}"));
-        if aside.try_exists().map_err(|error| Error::io(&aside, &error))? {
+        if aside.try_exists().map_err(io(&aside))? {
             continue;
         }
         match fs::DirBuilder::new().mode(0o700).create(&path) {

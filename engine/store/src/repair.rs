@@ -28,13 +28,11 @@ use super::staging::{Refused, Staging};
 use super::tables::Tables as _;
 use super::{Base, Error, LaneRow, Read as _, Row, Status, folder, import, references};
 
-/// How many lines of a batch are read at a time.
 const LINES: usize = 256;
 
 /// What was not kept. The fields are those of a line of `rondo repair --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// What it is.
     pub kind: LossKind,
     pub thread: Option<ThreadId>,
     /// The number of its step: of the first one if several are lost of which nothing else is known.
@@ -42,7 +40,6 @@ pub struct Loss {
     /// The number of the last of these.
     pub through: Option<u64>,
     pub step: Option<Digest>,
-    /// Whose step it is.
     pub role: Option<RoleName>,
     /// The role's visit in its lane.
     pub visit: Option<u64>,
@@ -96,7 +93,6 @@ impl Loss {
     }
 }
 
-/// What was kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// The number of threads that are as they were.
@@ -105,7 +101,6 @@ pub struct Repaired {
     pub shortened: u64,
     /// The number of threads of which nothing is kept.
     pub lost: u64,
-    /// The number of steps that are not kept.
     pub lost_steps: u64,
 }
 
@@ -189,7 +184,6 @@ struct Repair<'a, 'c> {
     lost: &'a mut dyn FnMut(Loss),
     /// The threads of which a loss was told.
     told: BTreeSet<ThreadId>,
-    /// Whether an object is kept.
     objects: HashMap<Digest, bool>,
     /// The policy for threads of a workflow whose rows are lost; `None` if there is none.
     policies: BTreeMap<Digest, Option<Digest>>,
@@ -202,12 +196,8 @@ struct Repair<'a, 'c> {
     sum: Repaired,
 }
 
-/// A thread's steps that were kept, and why no more.
-struct KeptSteps {
-    through: u64,
-    head: Option<Digest>,
-    why_no_more: Option<String>,
-}
+/// The last of a thread's steps that were kept, the last of its trunk, and why no more.
+type KeptSteps = (u64, Option<Digest>, Option<String>);
 
 impl Repair<'_, '_> {
     fn tell(&mut self, loss: Loss) {
@@ -244,13 +234,13 @@ impl Repair<'_, '_> {
             if self.kept.contains_key(&thread) {
                 continue;
             }
-            let (row, why) = match self.from.row(&thread) {
+            let missing = || Some("its row is missing".to_owned());
+            let (row, why) = match damage_of(self.from.row(&thread))? {
                 Ok(Some(row)) => (Some(row), None),
                 // Steps without a row may be those of a deleted thread that are there again.
-                Ok(None) if self.may_be_older => (None, Some("its row is missing".to_owned())),
-                Ok(None) => (self.row_of_steps(&thread)?, Some("its row is missing".to_owned())),
-                Err(Error::Damaged(damage)) => (self.row_of_steps(&thread)?, Some(damage.what)),
-                Err(error) => return Err(error),
+                Ok(None) if self.may_be_older => (None, missing()),
+                Ok(None) => (self.row_of_steps(&thread)?, missing()),
+                Err(what) => (self.row_of_steps(&thread)?, Some(what)),
             };
             let Some(row) = row else {
                 self.lose(&thread, None, &why.unwrap_or_default())?;
@@ -334,7 +324,7 @@ impl Repair<'_, '_> {
             return self.lose(thread, Some(&row), &why);
         }
         let why_inherited = (!are_inherited).then(|| "the thread that it was forked from lost it".to_owned());
-        let KeptSteps { through, head, why_no_more } = self.own_steps(thread, &row, why_inherited)?;
+        let (through, head, why_no_more) = self.own_steps(thread, &row, why_inherited)?;
         self.kept.insert(thread.clone(), Some(through));
         self.steps += through.saturating_sub(row.shared());
         // A row that was made again ends in front of the first step that cannot be read.
@@ -377,14 +367,10 @@ impl Repair<'_, '_> {
                 why_no_more = self.step(thread, key, value)?;
                 Ok(if why_no_more.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             });
-            match read {
-                Ok(()) => {}
-                Err(Error::Damaged(damage)) => why_no_more = Some(damage.what),
-                Err(error) => return Err(error),
-            }
+            why_no_more = damage_of(read)?.err().or(why_no_more);
         }
         let (through, head) = self.to.so_far().unwrap_or_default();
-        Ok(KeptSteps { through, head, why_no_more })
+        Ok((through, head, why_no_more))
     }
 
     /// Keeps the next step, or says why not.
@@ -393,10 +379,9 @@ impl Repair<'_, '_> {
         let Some(seq) = keys::seq(key).filter(|seq| *seq == next) else {
             return Ok(Some(format!("step {next} is missing")));
         };
-        let step = match codec::read_step(value) {
+        let step = match damage_of(codec::read_step(value))? {
             Ok(step) => step,
-            Err(Error::Damaged(damage)) => return Ok(Some(damage.what)),
-            Err(error) => return Err(error),
+            Err(what) => return Ok(Some(what)),
         };
         let Ok(record) = Record::from_slice(step.bytes) else { return Ok(Some("it cannot be read".to_owned())) };
         for (kind, object) in references::of_record(&record) {
@@ -410,10 +395,10 @@ impl Repair<'_, '_> {
         let refused = refusal(self.to.step(seq, step.digest, step.visit, step.bytes, note.unwrap_or_default()))?;
         if refused.is_none() {
             self.follow(&record);
-        }
-        if refused.is_none() && !has_note {
-            let what = "its times, usage and cost are lost, and count as none";
-            self.tell(Loss::of(LossKind::Note, thread, what).at(seq, Some(step)));
+            if !has_note {
+                let what = "its times, usage and cost are lost, and count as none";
+                self.tell(Loss::of(LossKind::Note, thread, what).at(seq, Some(step)));
+            }
         }
         Ok(refused)
     }
@@ -424,10 +409,7 @@ impl Repair<'_, '_> {
             None => self.open.clear(),
             Some(lane) => {
                 let within = format!("{lane}/");
-                let ended = self.open.range(within.clone()..).take_while(|open| open.starts_with(&within)).cloned();
-                for ended in ended.collect::<Vec<_>>() {
-                    self.open.remove(&ended);
-                }
+                self.open.retain(|open| !open.starts_with(&within));
                 self.open.insert(lane.to_string());
             }
         }
@@ -546,13 +528,18 @@ fn gap(thread: &ThreadId, from: u64, through: u64, why: &str) -> Loss {
     Loss { seq: Some(from), through: Some(through), ..Loss::of(LossKind::Step, thread, why) }
 }
 
-/// What was read; `None` if it is damaged.
-fn readable<V>(read: Result<V, Error>) -> Result<Option<V>, Error> {
+/// What was read, or what is damaged.
+fn damage_of<V>(read: Result<V, Error>) -> Result<Result<V, String>, Error> {
     match read {
-        Ok(value) => Ok(Some(value)),
-        Err(Error::Damaged(_)) => Ok(None),
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Damaged(damage)) => Ok(Err(damage.what)),
         Err(error) => Err(error),
     }
+}
+
+/// What was read; `None` if it is damaged.
+fn readable<V>(read: Result<V, Error>) -> Result<Option<V>, Error> {
+    Ok(damage_of(read)?.ok())
 }
 
 /// Why a part was refused, if it was.

@@ -30,11 +30,9 @@ const SLACK_BYTES: u64 = 512 << 10;
 enum State {
     Kept,
     GivenUp,
-    /// The disk never had room for it.
     Absent,
 }
 
-/// The reserve of a store that this process holds.
 #[derive(Debug)]
 pub(super) struct Reserve {
     folder: PathBuf,
@@ -52,7 +50,6 @@ impl Reserve {
         reserve
     }
 
-    /// Makes the reserve if there is none and there is room.
     pub(super) fn make(&self) {
         let mut state = self.state.lock();
         *state = match *state {

@@ -26,16 +26,11 @@ use super::{
     Error, JournalRecord, LaneRow, MAX_NAME_BYTES, NewStep, Read as _, Row, VisitIndex, VisitKey, references, write,
 };
 
-/// Why a part was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// It breaks a rule; a lowercase sentence without a stop.
     #[error("{what}")]
-    Unfit {
-        /// The rule.
-        what: String,
-    },
-    /// The temporary database failed.
+    Unfit { what: String },
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -58,7 +53,6 @@ struct Current {
     row: Row,
     /// The number of its last step so far.
     seq: u64,
-    /// That step.
     last: Option<Last>,
     /// The last step of its trunk so far.
     head: Option<Digest>,
@@ -66,9 +60,6 @@ struct Current {
 
 impl Staging {
     /// Nothing yet, in a temporary folder.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn new() -> Result<Self, Error> {
         let folder = temporary_folder("import").map_err(|error| Error::io(&std::env::temp_dir(), &error))?;
         let store = NewStore::begin(&folder.path().join("store"))?;
@@ -95,43 +86,33 @@ impl Staging {
         &self.store
     }
 
-    fn put(&self, change: &Change) -> Result<(), Refused> {
+    fn put(&self, change: Change) -> Result<(), Error> {
         // At once, because the next part may name it.
-        Ok(self.store.change(vec![change.clone()])?)
+        self.store.change(vec![change])
     }
 
     /// Replaces the row of a thread that is complete.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn replace_row(&self, thread: &ThreadId, row: &Row) -> Result<(), Error> {
         let value = Some(codec::write_row(row));
-        self.store.change(vec![Change { family: Family::Threads, key: keys::row(thread), value }])
+        self.put(Change { family: Family::Threads, key: keys::row(thread), value })
     }
 
     /// Replaces the note of a step.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Malformed`] if it has no JSON form.
+    /// [`Error::Malformed`] if it has no JSON form.
     pub fn replace_note(&self, thread: &ThreadId, seq: u64, note: &Note) -> Result<(), Error> {
         let value = Some(codec::write_note(note)?);
-        self.store.change(vec![Change { family: Family::Notes, key: keys::note(thread, seq), value }])
+        self.put(Change { family: Family::Notes, key: keys::note(thread, seq), value })
     }
 
     /// Removes what no step proves: the open lanes, lists and journals of a thread.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn remove_state(&self, thread: &ThreadId) -> Result<(), Error> {
         let lanes = (Family::Threads, keys::lanes(thread, None));
         let lists = (Family::Threads, keys::lists(thread));
         [lanes, lists, (Family::Journal, keys::records_of(thread))].into_iter().try_for_each(|range| self.remove(range))
     }
 
-    /// Removes all batches.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn remove_batches(&self) -> Result<(), Error> {
         for batch in self.store.batches(None, usize::MAX)? {
             self.remove((Family::Threads, keys::batch_lines(&batch, 0)))?;
@@ -148,22 +129,14 @@ impl Staging {
         self.store.change(changes)
     }
 
-    /// Adds an object.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn object(&mut self, kind: Kind, digest: Digest, bytes: &[u8]) -> Result<(), Refused> {
         if chain::verified_object(kind, digest, kind, bytes).is_err() {
             return unfit(format!("the object is not the {} that its digest {digest} says", kind.name()));
         }
         check_shape(kind, bytes)?;
-        let key = keys::object(digest);
-        if self.store.get(Family::Objects, &key)?.is_some() {
-            return unfit(format!("the object {digest} was given already"));
-        }
-        let names = references::of_object(kind, bytes).or_else(|error| unfit(error.to_string()))?;
-        self.are_there(names)?;
-        self.put(&Change { family: Family::Objects, key, value: Some(codec::write_object(kind, bytes)) })
+        self.are_there(references::of_object(kind, bytes).or_else(|error| unfit(error.to_string()))?)?;
+        let (key, value) = (keys::object(digest), Some(codec::write_object(kind, bytes)));
+        self.once(Change { family: Family::Objects, key, value }, &format!("the object {digest}"))
     }
 
     fn are_there(&self, objects: impl IntoIterator<Item = (Kind, Digest)>) -> Result<(), Refused> {
@@ -178,9 +151,6 @@ impl Staging {
     }
 
     /// Begins a thread. The threads that it needs were added before.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn thread(&mut self, thread: ThreadId, row: Row) -> Result<(), Refused> {
         if self.store.row(&thread)?.is_some() {
             return unfit(format!("thread {thread} was given already"));
@@ -202,8 +172,7 @@ impl Staging {
             }
         }
         self.are_there(references::of_row(&row))?;
-        let value = Some(codec::write_row(&row));
-        self.put(&Change { family: Family::Threads, key: keys::row(&thread), value })?;
+        self.replace_row(&thread, &row)?;
         let last = self.store.record_at(&thread, seq)?.map(|(stored, _)| Last::of(&stored.record, stored.digest));
         let head = self.store.trunk_head(&thread, seq)?;
         self.current = Some(Current { thread, row, seq, last, head });
@@ -215,7 +184,6 @@ impl Staging {
         self.current.as_ref().map(|current| (current.seq, current.head))
     }
 
-    /// Replaces the row of the current thread.
     pub(super) fn set_row(&mut self, row: Row) -> Result<(), Refused> {
         self.replace_row(&self.current()?.thread, &row)?;
         if let Some(current) = &mut self.current {
@@ -224,7 +192,6 @@ impl Staging {
         Ok(())
     }
 
-    /// Adds a value of a hook.
     pub(super) fn hook_value(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.store.put(Family::Hooks, key, value)
     }
@@ -234,51 +201,35 @@ impl Staging {
     }
 
     /// Adds the row of an open lane to the current thread.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn lane(&mut self, lane: &LanePath, row: &LaneRow) -> Result<(), Refused> {
         let Current { thread, row: of_thread, .. } = self.current()?;
         if lane.is_trunk() || lane.as_str().len() > MAX_NAME_BYTES || row.opened_by > of_thread.seq {
             return unfit(format!("the lane {lane} cannot be one of the thread's"));
         }
-        let key = keys::lane(thread, lane);
-        if self.store.get(Family::Threads, &key)?.is_some() {
-            return unfit(format!("the lane {lane} was given already"));
-        }
-        self.put(&Change { family: Family::Threads, key, value: Some(codec::write_lane(row)) })
+        let (key, value) = (keys::lane(thread, lane), Some(codec::write_lane(row)));
+        self.once(Change { family: Family::Threads, key, value }, &format!("the lane {lane}"))
     }
 
     /// Adds the evaluated list that the step `opened_by` opened to the current thread.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn list(&mut self, opened_by: u64, list: &[u8]) -> Result<(), Refused> {
         let Current { thread, row, .. } = self.current()?;
         if opened_by > row.seq || self.store.list(thread, opened_by)?.is_some() {
             return unfit(format!("the thread has no place for a list of step {opened_by}"));
         }
         let (key, value) = (keys::list(thread, opened_by), Some(codec::write_bytes(codec::LIST, list)));
-        self.put(&Change { family: Family::Threads, key, value })
+        Ok(self.put(Change { family: Family::Threads, key, value })?)
     }
 
-    /// Adds a journal record to the current thread.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn record(&mut self, record: &JournalRecord) -> Result<(), Refused> {
         let Current { thread, .. } = self.current()?;
         let change = write::record(thread, record);
         if record.lane.as_str().len() > MAX_NAME_BYTES || self.store.get(Family::Journal, &change.key)?.is_some() {
             return unfit(format!("the journal has no place for record {}", record.position));
         }
-        self.put(&change)
+        Ok(self.put(change)?)
     }
 
     /// Adds the next step, rebind or compaction to the current thread.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn step(&mut self, seq: u64, digest: Digest, visit: u64, bytes: &[u8], note: Note) -> Result<(), Refused> {
         let Current { thread, row, seq: before, last, .. } = self.current()?;
         let (next, thread, last) = (before.saturating_add(1), thread.clone(), *last);
@@ -300,8 +251,7 @@ impl Staging {
         let found_by = VisitKey::of(&record, visit);
         self.check_visit(&thread, &record, visit, found_by.as_ref())?;
         let step = NewStep { seq, digest, bytes: bytes.to_vec(), found_by, note };
-        let changes = write::step(&thread, &step)?;
-        for change in &changes {
+        for change in write::step(&thread, &step)? {
             self.put(change)?;
         }
         if let Some(current) = &mut self.current {
@@ -338,9 +288,6 @@ impl Staging {
     }
 
     /// Ends the current thread, if there is one, and checks it as a whole.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn end_thread(&mut self) -> Result<(), Refused> {
         let Some(Current { thread, row, seq, head, .. }) = self.current.take() else { return Ok(()) };
         if seq != row.seq {
@@ -358,29 +305,19 @@ impl Staging {
         Ok(())
     }
 
-    /// Adds a batch.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn batch(&mut self, batch: &BatchId, record: &[u8]) -> Result<(), Refused> {
-        let change = write::batch(batch, record);
-        self.once(&change, "the batch")
+        self.once(write::batch(batch, record), "the batch")
     }
 
-    /// Adds a line of a batch.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub fn batch_line(&mut self, batch: &BatchId, line: u32, bytes: &[u8]) -> Result<(), Refused> {
-        let change = write::batch_line(batch, line, bytes);
-        self.once(&change, "the line of the batch")
+        self.once(write::batch_line(batch, line, bytes), "the line of the batch")
     }
 
-    fn once(&mut self, change: &Change, what: &str) -> Result<(), Refused> {
+    fn once(&self, change: Change, what: &str) -> Result<(), Refused> {
         if self.store.get(change.family, &change.key)?.is_some() {
             return unfit(format!("{what} was given already"));
         }
-        self.put(change)
+        Ok(self.put(change)?)
     }
 }
 

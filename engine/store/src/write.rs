@@ -16,7 +16,6 @@ use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewS
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
     Commit(Box<EncodedCommit>),
-    /// Journal records of a thread.
     Records {
         thread: ThreadId,
         records: Vec<JournalRecord>,
@@ -28,9 +27,7 @@ pub(crate) enum Write {
         changes: Vec<Change>,
         sync: bool,
     },
-    /// Threads from elsewhere.
     Import(Box<ImportWrite>),
-    /// Deletes objects that no thread needs.
     Collect(CollectWrite),
     /// Threads to delete, each with the version of its row, and the lines of batches that change with that.
     Delete {
@@ -85,12 +82,8 @@ impl Write {
 
     /// The thread whose row it writes, and the row's version after it.
     pub(crate) fn row(&self) -> Option<(&ThreadId, u64)> {
-        match self {
-            Self::Commit(commit) => Some((&commit.header.thread, commit.header.version)),
-            Self::Records { .. } | Self::Delete { .. } | Self::Import(_) | Self::Collect(_) | Self::Changes { .. } => {
-                None
-            }
-        }
+        let Self::Commit(commit) = self else { return None };
+        Some((&commit.header.thread, commit.header.version))
     }
 
     /// Whether it is known to be stored already. Journal records, changes and those of a collection can be written again.
@@ -112,16 +105,18 @@ impl Write {
 
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
-            Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
+            Self::Commit(commit) => size_of_changes(&commit.changes),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
-            Self::Delete { threads, lines, .. } => {
-                size_of_val(threads.as_slice()) + lines.iter().map(Change::size_bytes).sum::<usize>()
-            }
+            Self::Delete { threads, lines, .. } => size_of_val(threads.as_slice()) + size_of_changes(lines),
             Self::Import(import) => import.size_bytes(),
             Self::Collect(collect) => collect.size_bytes(),
-            Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
+            Self::Changes { changes, .. } => size_of_changes(changes),
         }
     }
+}
+
+pub(crate) fn size_of_changes(changes: &[Change]) -> usize {
+    changes.iter().map(Change::size_bytes).sum()
 }
 
 /// A commit as table changes.
@@ -231,7 +226,6 @@ pub(crate) trait WriteStore: Tables {
     fn has_room(&self) -> bool;
 }
 
-/// Makes a [`WriteStore`] a [`StepStore`](rondo_core::store::StepStore).
 macro_rules! step_store {
     ($store:ty $(, $parameter:ident: $bound:path)?) => {
         const _: () = {

@@ -9,18 +9,14 @@ use super::Kind;
 /// link that leads outside is not revealed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An invalid path.
     #[error("{path:?} {why}")]
     Path {
         /// The path, shortened.
         path: String,
-        /// What is wrong with it.
         why: &'static str,
     },
-    /// It leads out of the workspace.
     #[error("{0:?} leads out of the workspace; name a path below the workspace's root, relative to it")]
     Outside(String),
-    /// The operator does not grant it.
     #[error("{path:?} may not be {access} here; stay within what is granted")]
     NotGranted {
         path: String,
@@ -29,14 +25,12 @@ pub enum Error {
     },
     #[error("{0:?} is out of reach: it belongs to the operator or to version control; do without it")]
     Hidden(String),
-    /// It is read-only.
     #[error(
         "{0:?} may be read but not written, because other programs take commands from it, or it is part of this run or of \
          a workflow that the user agreed to; leave it as it is and say what should be changed there. The user can name \
          the folder of another workflow in `write` of [grant]"
     )]
     ReadOnly(String),
-    /// It has the wrong kind.
     #[error("{path:?} is {kind}; {wanted}")]
     Kind {
         path: String,
@@ -44,7 +38,6 @@ pub enum Error {
         /// What is needed instead.
         wanted: &'static str,
     },
-    /// A path to write contains a link.
     #[error("{0:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
     Link(String),
     #[error("there is no {0:?}; list_files shows what there is")]
@@ -56,12 +49,7 @@ pub enum Error {
     #[error("{0:?} was changed by another process meanwhile and was left as it is; read it again")]
     Changed(String),
     #[error("cannot {doing} {path:?}: {source}")]
-    System {
-        path: String,
-        /// What was tried.
-        doing: &'static str,
-        source: io::Error,
-    },
+    System { path: String, doing: &'static str, source: io::Error },
 }
 
 impl Error {

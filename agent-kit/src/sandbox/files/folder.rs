@@ -27,7 +27,6 @@ pub struct Folder<'a> {
 pub struct Listing {
     /// Sorted by the bytes of their names, without inaccessible ones.
     pub entries: Vec<FolderEntry>,
-    /// Whether there are more.
     pub is_cut: bool,
 }
 

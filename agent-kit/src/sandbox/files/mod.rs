@@ -88,7 +88,6 @@ impl Default for Access {
     }
 }
 
-/// A folder and the access to it.
 #[derive(Debug)]
 pub struct Workspace {
     /// The workspace's own folder, then those that grants outside it name.

@@ -13,17 +13,14 @@ const LINKS_MAX: usize = 40;
 /// The maximum number of steps of one walk, including those of links and races.
 const STEPS_MAX: usize = 10_000;
 
-/// The result of a walk.
 #[derive(Debug)]
 pub enum Opened<'a> {
     File(OpenFile),
     Folder(Folder<'a>),
 }
 
-/// A walk in progress.
 pub(super) struct Passage<'a> {
     workspace: &'a Workspace,
-    /// The path as the caller wrote it.
     named: String,
     root: &'a Root,
     /// The current folder; `None` = the root.

@@ -56,7 +56,6 @@ impl Rules {
         self.read.iter().any(|granted| granted.starts_with(path))
     }
 
-    /// Whether it is inaccessible by name.
     pub(super) fn hides(&self, path: &Path) -> bool {
         self.names.closes(path) || self.hidden.iter().any(|hidden| starts_with_any_case(path, hidden))
     }
@@ -84,7 +83,6 @@ impl Rules {
         self.names.close_repositories() && REPOSITORY.iter().any(|part| name.eq_ignore_ascii_case(part))
     }
 
-    /// The current hidden and read-only files.
     pub(super) fn identities(&self) -> Identities {
         let known = |paths: &[PathBuf]| {
             let known = paths.iter().filter_map(|path| path.metadata().ok());

@@ -10,7 +10,6 @@ pub enum Kind {
     Link,
     Fifo,
     Socket,
-    /// A block or character device.
     Device,
     Other,
 }

@@ -120,7 +120,7 @@ impl<'a> Target<'a> {
     }
 
     fn refuse_hidden_parent(&self) -> Result<(), Error> {
-        let stamp = step::stamp(&self.parent).map_err(|source| system(&self.path(), "reach", source))?;
+        let stamp = step::stamp(&self.parent).map_err(self.fault("reach"))?;
         if self.hidden.hold(&stamp) || self.workspace.rules.closes_repository(&self.parent) {
             return Err(Error::Hidden(self.path()));
         }
@@ -137,9 +137,8 @@ impl<'a> Target<'a> {
 
     fn look(&self) -> Result<Option<Stamp>, Error> {
         let stamp = match step::look(&self.parent, &self.name) {
-            Ok(stamp) => stamp,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(system(&self.path(), "look at", source)),
+            looked => looked.map_err(self.fault("look at"))?,
         };
         match stamp.kind {
             _ if self.hidden.hold(&stamp) => Err(Error::Hidden(self.path())),
@@ -197,8 +196,7 @@ impl<'a> Target<'a> {
         let written = self.fill(&mut file, content).and_then(|()| {
             self.refuse_changed()?;
             self.refuse_making(&self.name)?;
-            let renamed = self.parent.rename(&temporary, &self.parent, &self.name);
-            renamed.map_err(|source| system(&self.path(), "put in its place", source))
+            self.parent.rename(&temporary, &self.parent, &self.name).map_err(self.fault("put in its place"))
         });
         if let Err(error) = written {
             // A file that cannot be removed has a name that no program looks for.
@@ -214,7 +212,7 @@ impl<'a> Target<'a> {
     /// Removes the file, unless something else stands there than was seen.
     pub fn remove(&mut self) -> Result<(), Error> {
         self.refuse_changed()?;
-        self.parent.remove_file(&self.name).map_err(|source| system(&self.path(), "remove", source))?;
+        self.parent.remove_file(&self.name).map_err(self.fault("remove"))?;
         self.settle()?;
         self.unmake_parents();
         Ok(())
@@ -225,12 +223,11 @@ impl<'a> Target<'a> {
             self.refuse_making(&folder)?;
             match self.parent.create_dir(&folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(system(&self.path(), "make the folder of", error));
+                    return Err(self.fault("make the folder of")(error));
                 }
                 _ => {}
             }
-            let entered = step::folder(&self.parent, &folder);
-            let made = entered.map_err(|source| system(&self.path(), "enter the folder of", source))?;
+            let made = step::folder(&self.parent, &folder).map_err(self.fault("enter the folder of"))?;
             self.sync_parent()?;
             self.made.push((std::mem::replace(&mut self.parent, made), folder));
             self.refuse_hidden_parent()?;
@@ -261,30 +258,33 @@ impl<'a> Target<'a> {
             match step::created(&self.parent, &name, mode) {
                 Ok(file) => return Ok((name, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(source) => return Err(system(&self.path(), "write beside", source)),
+                Err(source) => return Err(self.fault("write beside")(source)),
             }
         }
-        Err(system(&self.path(), "write beside", last))
+        Err(self.fault("write beside")(last))
     }
 
     fn fill(&self, file: &mut File, content: &[u8]) -> Result<(), Error> {
-        let fault = |source| system(&self.path(), "write", source);
-        file.write_all(content).map_err(fault)?;
+        let fault = self.fault("write");
+        file.write_all(content).map_err(&fault)?;
         if let Some(existing) = &self.existing {
             let (user, group) = existing.owner;
             // Only a privileged process may change owners. Otherwise the file belongs to the writer, as with any
             // editor.
             let _ = std::os::unix::fs::fchown(&*file, Some(user), Some(group));
-            file.set_permissions(Permissions::from_mode(existing.mode & MODE_KEPT)).map_err(fault)?;
+            file.set_permissions(Permissions::from_mode(existing.mode & MODE_KEPT)).map_err(&fault)?;
         }
         file.sync_all().map_err(fault)
+    }
+
+    fn fault(&self, doing: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::System { path: self.path(), doing, source }
     }
 
     fn refuse_changed(&self) -> Result<(), Error> {
         if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed(self.path())) }
     }
 
-    /// Records the current state and syncs the folder.
     fn settle(&mut self) -> Result<(), Error> {
         self.existing = self.look()?;
         self.sync_parent()
@@ -294,7 +294,7 @@ impl<'a> Target<'a> {
         match rustix::fs::fsync(&self.parent) {
             // Some file systems cannot sync a folder.
             Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-            Err(error) => Err(system(&self.path(), "sync the folder of", error.into())),
+            Err(error) => Err(self.fault("sync the folder of")(error.into())),
         }
     }
 }

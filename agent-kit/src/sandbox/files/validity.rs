@@ -16,18 +16,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadSetValidity {
     Holds,
-    /// This entry changed, or may no longer be read.
-    Changed {
-        path: String,
-    },
-    /// The time was up before everything was checked.
+    Changed { path: String },
     TooLate,
 }
 
 /// The paths that some writes may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
-    /// The workspace's folder.
     home: PathBuf,
     /// Each path as it is named and as it really is, with all below it; `None` = anything.
     paths: Option<Vec<PathBuf>>,
@@ -102,7 +97,6 @@ impl Reach {
 
 struct TooLate;
 
-/// A check in progress.
 struct Again<'a> {
     workspace: &'a Workspace,
     until: Instant,

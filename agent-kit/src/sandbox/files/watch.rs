@@ -38,7 +38,6 @@ enum WatchState {
     #[default]
     Idle,
     Noting,
-    /// Given up, or taken.
     Over,
 }
 

@@ -50,7 +50,6 @@ fn objection_v6(address: Ipv6Addr) -> Option<&'static str> {
     })
 }
 
-/// The IPv4 address in the last 32 bits.
 fn embedded(address: Ipv6Addr) -> Ipv4Addr {
     let [.., a, b, c, d] = address.octets();
     Ipv4Addr::new(a, b, c, d)

@@ -6,7 +6,6 @@ use reqwest::Url;
 
 use super::address;
 
-/// An invalid grant, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` cannot be granted: {why}")]
 pub struct HostError {
@@ -61,9 +60,6 @@ enum Pattern {
 
 impl Hosts {
     /// Reads grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
-    ///
-    /// # Errors
-    /// The first that is none of these.
     pub fn new(entries: &[String]) -> Result<Self, HostError> {
         entries.iter().map(|entry| GrantedHost::read(entry)).collect::<Result<_, _>>().map(Self)
     }

@@ -56,7 +56,6 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// The granted hosts and the limits.
 #[derive(Clone)]
 pub struct GateSettings {
     /// The hosts that the operator grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
@@ -64,7 +63,6 @@ pub struct GateSettings {
     pub connect_timeout: Duration,
     /// How long a request may take with all its redirects.
     pub total_timeout: Duration,
-    /// The most bytes of a body.
     pub max_bytes: usize,
     pub max_redirects: usize,
     pub resolver: Arc<dyn Resolver>,
@@ -99,7 +97,6 @@ pub struct Response {
     pub url: String,
 }
 
-/// The only access to the network.
 #[derive(Clone)]
 pub struct Gate {
     settings: GateSettings,
@@ -113,7 +110,6 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Sets the sandbox up; nothing is sent.
     pub fn new(settings: GateSettings) -> Result<Self, HostError> {
         let hosts = Hosts::new(&settings.hosts)?;
         Ok(Self { settings, hosts })
@@ -140,9 +136,6 @@ impl Gate {
     }
 
     /// Connects to the host of `url` as a request would; the caller then uses the connection.
-    ///
-    /// # Errors
-    /// As of [`get`](Self::get), up to the connection.
     pub async fn connect(&self, url: &str) -> Result<TcpStream, Error> {
         let (url, addresses) = self.check(target::parse(url)?).await?;
         let limit = self.settings.connect_timeout;
@@ -252,7 +245,6 @@ fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Err
     target::of_redirect(from, location.to_str().unwrap_or("\0")).map(Some)
 }
 
-/// Reads the body up to the limit.
 async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Result<Response, Error> {
     let status = response.status();
     let text_of = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());

@@ -24,7 +24,6 @@ pub fn parse(text: &str) -> Result<Url, Error> {
     }
 }
 
-/// Checks a URL: of a request or of a redirect.
 fn permissible(url: Url) -> Result<Url, Error> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refused(&url, "only http and https are"));

@@ -17,7 +17,6 @@ use super::{failed, flooded, not_started, timed_out};
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
-/// Ends a group of processes when it is dropped.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

@@ -83,9 +83,6 @@ impl Frames {
 
     /// The next frame; `None` = there are no more.
     ///
-    /// # Errors
-    /// The data is not a sequence of frames.
-    ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<Frame>> {

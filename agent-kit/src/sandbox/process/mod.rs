@@ -32,7 +32,6 @@
 mod frames;
 #[cfg(target_os = "linux")]
 mod launch;
-mod live;
 mod output;
 mod plan;
 #[cfg(target_os = "linux")]
@@ -46,14 +45,16 @@ mod self_test;
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
-use tokio::sync::OnceCell;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OnceCell, watch};
+use tokio_util::sync::CancellationToken;
 
-pub use live::{Live, Running};
 pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Sandbox;
 
@@ -105,7 +106,6 @@ pub struct Processes {
     /// Chosen by the self-test at the first start, or set.
     sandbox: Arc<OnceCell<Sandbox>>,
     names: Arc<Names>,
-    /// The hosts that programs may connect to; `None` = no network.
     gate: Option<Arc<Gate>>,
 }
 
@@ -125,14 +125,12 @@ impl WorkingDir {
     }
 }
 
-/// One program to run.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The program and its arguments. A name without a slash is searched in `PATH`.
     pub argv: Vec<String>,
     pub stdin: Vec<u8>,
     pub working_dir: WorkingDir,
-    /// Additional variables.
     pub env: BTreeMap<String, String>,
     /// Whether Python does not import from the working folder or the folder of the script.
     pub has_safe_imports: bool,
@@ -176,6 +174,46 @@ pub struct Answered {
     /// stderr, redacted and cut in the middle.
     pub stderr: String,
     pub exit: Exit,
+}
+
+/// A program that keeps running and is talked to, until it ends or is ended.
+pub struct Live {
+    /// Its standard input, closed when dropped.
+    pub stdin: Pin<Box<dyn AsyncWrite + Send>>,
+    pub stdout: Pin<Box<dyn AsyncRead + Send>>,
+    /// Its standard error. It must be read, or the program blocks.
+    pub stderr: Pin<Box<dyn AsyncRead + Send>>,
+    /// Dropping it ends the program.
+    pub running: Running,
+}
+
+#[derive(Debug)]
+pub struct Running {
+    stop: CancellationToken,
+    /// How it ended, as soon as it has.
+    ended: watch::Receiver<Option<Result<Exit, Error>>>,
+}
+
+impl Running {
+    /// Ends the program: closes its input, and kills the whole process tree if it is still alive after half a second.
+    pub fn end(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until every process of it is dead and returns how it ended. The future does not borrow this handle.
+    pub fn ended(&self) -> impl Future<Output = Result<Exit, Error>> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move {
+            let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+            ended.unwrap_or_else(|| Err(not_started("the supervisor of the program has ended")))
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl Command {
@@ -230,7 +268,6 @@ impl Processes {
         Self { gate: Some(Arc::new(gate)), ..self }
     }
 
-    /// A sandbox with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
         let names = Arc::new(Names::new(&settings.protected));
         let sandbox = self_test::of(&settings.launcher);
@@ -262,13 +299,8 @@ impl Processes {
         Ok(Finished { output, left_out_bytes, exit })
     }
 
-    /// Runs a program whose answer is its whole stdout: more than the command's `output_max_bytes` ends it.
-    ///
-    /// # Errors
-    /// As [`Processes::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the process tree.
+    /// Runs a program as [`Processes::run`] does, but its answer is its whole stdout: more than the command's
+    /// `output_max_bytes` ends it.
     pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
         let (output, exit) = self.begin(command, Streams::Apart).await?;
         let (stdout, stderr) = output.into_streams();
@@ -361,7 +393,6 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     Ok(Roots { read: outermost(elsewhere), workspace, write })
 }
 
-/// What a program may do.
 struct Ready {
     isolation: Isolation,
     /// The protected paths in the granted folders, and the missing ones that cannot be created.

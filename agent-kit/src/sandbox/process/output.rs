@@ -20,7 +20,6 @@ const STDERR_MAX_BYTES: usize = 64 << 10;
 pub(super) enum Stream {
     Stdout = 1,
     Stderr,
-    /// A connection to the proxy.
     Connection,
 }
 
@@ -134,7 +133,6 @@ impl BoundedOutput {
         self.tail.extend(rest);
     }
 
-    /// The kept text, with a mark where bytes are left out, and their number.
     pub fn into_text(mut self) -> (String, u64) {
         let begun = std::mem::take(&mut self.begun);
         let rest = self.stream.push(&text(&begun)) + &self.stream.finish();

@@ -16,7 +16,6 @@ const FRAME_MAX_BYTES: usize = 64 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// Namespaces made by bubblewrap.
     Bubblewrap,
     /// Namespaces of our own.
     Namespaces,
@@ -28,7 +27,6 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Whether the program has namespaces of its own.
     pub fn has_namespaces(self) -> bool {
         matches!(self, Self::Bubblewrap | Self::Namespaces)
     }
@@ -41,7 +39,6 @@ pub struct Limits {
     pub cpu: Duration,
     /// Private memory. Address space is not limited: runtimes reserve much more than they use.
     pub memory_bytes: u64,
-    /// The size of a written file.
     pub file_bytes: u64,
     pub open_files: u64,
     /// Processes and threads.
@@ -88,7 +85,6 @@ pub(super) enum Writable {
     Workspace,
 }
 
-/// How the two streams of a program are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Streams {
@@ -100,7 +96,6 @@ pub(super) enum Streams {
     Live,
 }
 
-/// Everything that the launcher needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub isolation: Isolation,
@@ -130,17 +125,13 @@ pub(super) struct Plan {
     pub limits: Limits,
 }
 
-/// How a program ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// It exited.
     Code(i32),
-    /// A signal ended it.
     Signal(i32),
 }
 
-/// A report of the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
@@ -148,7 +139,6 @@ pub(super) enum Report {
     Sandboxed(u8),
     /// The program was not started, because the sandbox could not be set up.
     NoSandbox(String),
-    /// The program was not started.
     NotStarted(String),
     Multiplied,
     Ended(Exit),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -57,11 +57,9 @@ async fn serve(gate: &Gate, socket: OwnedFd) -> io::Result<()> {
     let mut client = UnixStream::from_std(socket)?;
     let (head, rest) = timeout(HEAD_TIMEOUT, head(&mut client)).await??;
     match connected(gate, &head).await {
-        Ok((mut server, said)) => {
-            match said {
-                Said::ToClient(words) => client.write_all(words.as_bytes()).await?,
-                Said::ToServer(words) => server.write_all(words.as_bytes()).await?,
-            }
+        Ok((mut server, to_client, to_server)) => {
+            client.write_all(to_client).await?;
+            server.write_all(to_server.as_bytes()).await?;
             server.write_all(&rest).await?;
             copy_bidirectional(&mut client, &mut server).await.map(drop)
         }
@@ -94,13 +92,8 @@ async fn head(client: &mut UnixStream) -> io::Result<(String, Vec<u8>)> {
     Err(io::Error::other("there is no head"))
 }
 
-/// The first bytes after connecting.
-enum Said {
-    ToClient(String),
-    ToServer(String),
-}
-
-async fn connected(gate: &Gate, head: &str) -> Result<(tokio::net::TcpStream, Said), Error> {
+/// The connection to the server, and what the client and the server are sent first.
+async fn connected(gate: &Gate, head: &str) -> Result<(TcpStream, &'static [u8], String), Error> {
     let fault = |why: &str| {
         let line = bound::line(head.lines().next().unwrap_or_default(), 200);
         Error::new(Code::HttpUrl, format!("{line:?} cannot be done: {why}"))
@@ -118,7 +111,7 @@ async fn connected(gate: &Gate, head: &str) -> Result<(tokio::net::TcpStream, Sa
             return Err(fault("a host with its port was expected"));
         }
         let server = gate.connect(&format!("https://{target}/")).await?;
-        return Ok((server, Said::ToClient("HTTP/1.1 200 Connection established\r\n\r\n".to_owned())));
+        return Ok((server, b"HTTP/1.1 200 Connection established\r\n\r\n", String::new()));
     }
     let Some(rest) = target.strip_prefix("http://") else {
         return Err(fault("only http and CONNECT are passed on"));
@@ -129,12 +122,8 @@ async fn connected(gate: &Gate, head: &str) -> Result<(tokio::net::TcpStream, Sa
     // A second request on this connection would not be checked.
     let is_ours = |line: &&str| {
         let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        !matches!(name.as_str(), "connection" | "keep-alive") && !name.starts_with("proxy-")
+        !line.is_empty() && !matches!(name.as_str(), "connection" | "keep-alive") && !name.starts_with("proxy-")
     };
-    let headers: String = headers
-        .split("\r\n")
-        .filter(|line| !line.is_empty())
-        .filter(is_ours)
-        .fold(String::new(), |headers, line| headers + line + "\r\n");
-    Ok((server, Said::ToServer(format!("{method} {gap}{path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))))
+    let headers: String = headers.split("\r\n").filter(is_ours).flat_map(|line| [line, "\r\n"]).collect();
+    Ok((server, b"", format!("{method} {gap}{path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n")))
 }

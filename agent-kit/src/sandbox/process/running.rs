@@ -16,11 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::frames::{Frame, Frames};
 use super::launch;
-use super::live::{Live, Running};
 use super::output::{Output, Stream};
 use super::plan::{Exit, Plan, Report, Streams};
 use super::proxy::Proxy;
-use super::{failed, flooded, not_started, timed_out};
+use super::{Live, Running, failed, flooded, not_started, timed_out};
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
@@ -197,7 +196,6 @@ async fn pass_on(
 }
 
 enum Source {
-    /// A pipe with the plain output.
     Pipe(Receiver, Vec<u8>),
     /// A socket with frames, among them connections to a proxy if there is one.
     Frames(Frames, Option<Proxy>),

@@ -13,7 +13,6 @@ use super::ProcessSettings;
 use super::plan::Isolation;
 use crate::error::Error;
 
-/// The layers of the sandbox around programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sandbox {
     /// The layers in force; `None` = not enough of them, and nothing is started.
@@ -22,7 +21,6 @@ pub struct Sandbox {
     pub landlock: Option<u8>,
     pub seccomp: bool,
     pub namespaces: bool,
-    /// Whether bubblewrap makes them.
     pub bubblewrap: bool,
     /// Why better layers are missing, a line each.
     pub missing: Vec<String>,
@@ -111,7 +109,6 @@ mod probed {
         Sandbox::of(None, None, missing)
     }
 
-    /// Tries one kind of sandbox in a workspace made for it.
     async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<Option<u8>, String> {
         let ground = ground().map_err(|error| error.to_string())?;
         let workspace = ground.path().join("workspace");
@@ -146,7 +143,6 @@ mod probed {
         Err(format!("a probe got out: {escaped:?}"))
     }
 
-    /// A temporary folder with a workspace that contains a hidden file.
     fn ground() -> std::io::Result<TempDir> {
         let ground =
             tempfile::Builder::new().prefix("rondo-self-test-").tempdir_in(std::env::temp_dir().canonicalize()?)?;

@@ -136,7 +136,6 @@ fn put(target: &mut Target<'_>, content: Option<&[u8]>) -> Result<(), files::Err
     }
 }
 
-/// Makes all changes, or undoes those already made.
 fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
     for index in 0..changes.len() {
         let made = changes.get_mut(index).map(|change| put(&mut change.target, change.after.as_deref()));

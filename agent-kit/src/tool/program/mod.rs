@@ -25,10 +25,8 @@ use template::Template;
 /// The variable that holds a call's idempotency key.
 pub(super) const KEY_VARIABLE: &str = "RONDO_IDEMPOTENCY_KEY";
 
-/// The schema of a tool without arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// The declaration of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSettings {
     pub name: String,
@@ -45,7 +43,6 @@ pub struct ProgramSettings {
     /// Its working folder: the workspace, or a private folder if the operator chooses one.
     pub working_dir: WorkingDir,
     pub timeout: Duration,
-    /// The maximum bytes of output to keep.
     pub output_max_bytes: usize,
     /// What to do on resume when it is unknown whether a call took effect.
     pub in_doubt: InDoubt,
@@ -56,9 +53,7 @@ pub struct ProgramSettings {
 pub enum EffectWord {
     /// Its result depends on its arguments alone.
     Pure,
-    /// It reads files.
     Reads,
-    /// It writes files.
     Writes,
     /// Anything.
     External,
@@ -76,7 +71,6 @@ impl EffectWord {
     }
 }
 
-/// Why a declared tool is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProgram {
     #[error("argv is empty; its first element is the program")]
@@ -91,7 +85,6 @@ pub enum InvalidProgram {
     Schema(String),
 }
 
-/// A tool that an operator declared.
 #[derive(Debug, Clone)]
 pub struct Program {
     spec: Spec,
@@ -185,7 +178,6 @@ impl Program {
     }
 }
 
-/// The argument names in a schema.
 fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
     let invalid = |why: &dyn std::fmt::Display| InvalidProgram::Schema(why.to_string());
     let schema: Value = canonical::from_slice(schema.as_bytes()).map_err(|error| invalid(&error))?;

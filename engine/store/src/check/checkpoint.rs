@@ -27,7 +27,6 @@ pub struct Checkpoint {
     pub(super) bytes: u64,
 }
 
-/// Where the checkpoints of an examination go.
 pub struct Checkpoints<'a> {
     save: &'a mut (dyn FnMut(&Checkpoint) + Send),
     every: Duration,

@@ -21,11 +21,9 @@ pub struct Fault {
     pub object: Option<Digest>,
     /// The threads that need what is damaged. A loss of the last writes may touch threads that are not known.
     pub threads: BTreeSet<ThreadId>,
-    /// A description for people.
     pub what: String,
 }
 
-/// Where a fault is in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
@@ -90,7 +88,6 @@ impl Faults {
         }
     }
 
-    /// Every thread that a fault touches.
     pub(super) fn touched(&self) -> BTreeSet<&ThreadId> {
         self.list.iter().flat_map(|fault| &fault.threads).collect()
     }

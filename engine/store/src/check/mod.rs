@@ -11,7 +11,6 @@
 mod checkpoint;
 pub(super) mod entries;
 pub(super) mod faults;
-mod index;
 mod objects;
 mod threads;
 
@@ -32,26 +31,23 @@ use super::keys::Family;
 use super::rocks::{Examined, Remnants, examine};
 use super::{Error, Read as _, import};
 
-/// The result of an examination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examination {
     /// Every fault, in the order found.
     pub faults: Vec<Fault>,
     /// What could not be checked and what an opening would repair, one sentence each.
     pub notices: Vec<String>,
-    /// The number of threads, those without a readable row included.
+    /// Those without a readable row included.
     pub threads: u64,
     /// The number of threads that no fault is known to touch.
     pub whole_threads: u64,
     /// The number of steps, rebinds and compactions whose digest and place in the chain are right.
     pub steps: u64,
-    /// The number of objects whose digest is right.
     pub objects: u64,
     /// How many bytes of keys and values were read, before compression.
     pub bytes: u64,
 }
 
-/// What was counted so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sums {
     /// Objects whose digest is right.
@@ -66,16 +62,13 @@ struct Sums {
     acknowledged: u64,
 }
 
-/// How far an examination is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Entries read.
     pub done: u64,
     /// The estimated number of all entries.
     pub of: u64,
 }
 
-/// How many entries are read between two reports.
 const REPORT_EVERY: u64 = 4096;
 
 impl Progress {
@@ -98,9 +91,6 @@ pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Resu
 }
 
 /// The same with checkpoints.
-///
-/// # Errors
-/// Those of [`check`].
 pub fn check_on(
     folder: &Path,
     checkpoints: &mut Checkpoints<'_>,
@@ -156,7 +146,7 @@ fn run<T: Remnants>(
     }
     let mut objects = Objects::read(&store, checkpoints, faults)?;
     let known = threads::check(&store, &mut objects, checkpoints, faults)?;
-    index::check(&store, &known, faults)?;
+    threads::check_index(&store, &known, faults)?;
     for family in [Family::Journal, Family::Notes, Family::Hooks, Family::Meta] {
         entries::read(&store, family, faults, &mut |key, value, faults| {
             threads::check_entry(&store, (family, key, value), faults)

@@ -17,7 +17,6 @@ use super::faults::{Faults, Place};
 /// How far a reference reaches: a transcript names a request, which names a head.
 const REACH: usize = 2;
 
-/// What is known of the objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     whole: HashMap<Digest, Kind>,
@@ -28,7 +27,6 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Reads and verifies every object.
     pub(super) fn read<T: Remnants>(
         store: &Counted<'_, T>,
         checkpoints: &mut Checkpoints<'_>,

@@ -1,19 +1,20 @@
-//! The threads of a store: that each has all its steps in a whole chain, and that what they name is there.
+//! The threads of a store: that each has all its steps in a whole chain, that what they name is there, and that the
+//! index names every step and nothing else.
 
 use rondo_protocol::id::ThreadId;
 
+use super::super::codec::{self, CheckedEntry};
 use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
-use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitKey, codec, references};
+use super::super::tables::Tables as _;
+use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitKey, references};
 use super::Sums;
 use super::checkpoint::Checkpoints;
 use super::entries::{self, Counted};
 use super::faults::Faults;
-use super::index;
 use super::objects::Objects;
 
-/// What is known of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) sums: Sums,
@@ -46,7 +47,13 @@ pub(super) fn check<T: Remnants>(
         }
         Ok(())
     })?;
-    check_steps_have_rows(store, faults)?;
+    // Threads whose row has vanished.
+    entries::threads_with_steps(store, faults, &mut |thread, faults| {
+        if let Some(None) = faults.take(store.row(thread), &[thread])? {
+            faults.add(no_row(thread), None);
+        }
+        Ok(())
+    })?;
     Ok(known)
 }
 
@@ -85,7 +92,6 @@ fn check_row<T: Remnants>(
     Ok(())
 }
 
-/// The steps of one thread.
 struct Steps<'a, 'c, T> {
     store: &'a Counted<'c, T>,
     thread: &'a ThreadId,
@@ -151,14 +157,68 @@ impl<T: Remnants> Steps<'_, '_, T> {
         }
         let found_by = VisitKey::of(&stored.record, stored.visit);
         self.sums.visits += u64::from(found_by.is_some());
-        index::check_step(self.store, self.thread, (stored, found_by.as_ref()), faults)
+        check_index_of(self.store, self.thread, (stored, found_by.as_ref()), faults)
     }
 }
 
+/// Checks that the index names a step by its digest and by its role's visit.
+fn check_index_of<T: Remnants>(
+    store: &Counted<'_, T>,
+    thread: &ThreadId,
+    (stored, found_by): (&StoredRecord, Option<&VisitKey>),
+    faults: &mut Faults,
+) -> Result<(), Error> {
+    let (seq, digest) = (stored.seq, stored.digest);
+    let place = keys::place(digest, thread, seq);
+    let visit = found_by.map(|found_by| keys::visit(thread, found_by));
+    for key in [Some(place), visit].into_iter().flatten() {
+        let Some(value) = faults.take(store.get(Family::Index, &key), &[thread])? else { continue };
+        let named = match value {
+            Some(value) if value.is_empty() => Some(seq),
+            Some(value) => faults.take(codec::read_seq(&value), &[thread])?,
+            None => None,
+        };
+        if named != Some(seq) {
+            let what = format!("the index does not name step {seq} of thread {thread}");
+            let place = faults.add(Damage::new(what).of_thread(thread).of_object(digest), None);
+            faults.touch(place, thread, seq);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the whole index. Every step was looked up in it, so that it can only hold too much.
+pub(super) fn check_index<T: Remnants>(
+    store: &Counted<'_, T>,
+    known: &Known,
+    faults: &mut Faults,
+) -> Result<(), Error> {
+    let mut entries = 0;
+    entries::read(store, Family::Index, faults, &mut |key, value, faults| {
+        entries += 1;
+        check_entry(store, (Family::Index, key, value), faults)
+    })?;
+    if entries <= known.sums.steps + known.sums.visits {
+        return Ok(());
+    }
+    entries::read(store, Family::Index, faults, &mut |key, value, faults| {
+        let Some(thread) = keys::thread_of(key) else { return Ok(()) };
+        let seq = if value.is_empty() { keys::seq(key) } else { Some(codec::read_seq(value)?) };
+        let Some(seq) = seq else { return Ok(()) };
+        let Some(stored) = faults.take(store.own_record(&thread, seq), &[&thread])? else { return Ok(()) };
+        let is_right = stored.is_some_and(|(stored, _)| {
+            let found_by = VisitKey::of(&stored.record, stored.visit).map(|found_by| keys::visit(&thread, &found_by));
+            *key == *keys::place(stored.digest, &thread, seq) || found_by.is_some_and(|found_by| *key == *found_by)
+        });
+        if is_right {
+            return Ok(());
+        }
+        let what = format!("the index names step {seq} of thread {thread} by what it is not");
+        Err(Damage::new(what).of_thread(&thread).into())
+    })
+}
+
 /// Checks an entry that is neither a row, a step nor an object: its form, and that its thread has what it belongs to.
-///
-/// # Errors
-/// [`Error::Damaged`], or any other.
 pub(super) fn check_entry<T: Remnants>(
     store: &Counted<'_, T>,
     (family, key, value): (Family, &[u8], &[u8]),
@@ -168,43 +228,23 @@ pub(super) fn check_entry<T: Remnants>(
     let Some(thread) = keys::thread_of(key) else { return Ok(()) };
     let Some(row) = faults.take(store.row(&thread), &[&thread])? else { return Ok(()) };
     let Some(row) = row else { return Err(no_row(&thread).into()) };
-    let wrong = |what: String| Err(Damage::new(what).of_thread(&thread).into());
-    match entry {
-        codec::CheckedEntry::Step(seq) if !(row.shared() + 1..=row.seq).contains(&seq) => {
-            wrong(format!("the {} of thread {thread} name step {seq}, which is not its own", family.name()))
+    let what = match entry {
+        CheckedEntry::Step(seq) if !(row.shared() + 1..=row.seq).contains(&seq) => {
+            format!("the {} of thread {thread} name step {seq}, which is not its own", family.name())
         }
-        codec::CheckedEntry::Opened(seq) if seq > row.seq => {
-            wrong(format!("an open lane of thread {thread} was opened by step {seq}, which is missing"))
+        CheckedEntry::Opened(seq) | CheckedEntry::Lane(LaneRow { opened_by: seq, .. }) if seq > row.seq => {
+            format!("an open lane of thread {thread} was opened by step {seq}, which is missing")
         }
-        codec::CheckedEntry::Lane(LaneRow { frontier, opened_by, .. }) => {
-            if opened_by > row.seq {
-                return wrong(format!(
-                    "an open lane of thread {thread} was opened by step {opened_by}, which is missing"
-                ));
-            }
-            match frontier {
-                Some(frontier) if store.place(&thread, frontier)?.is_none() => {
-                    wrong(format!("step {frontier}, the last of an open lane of thread {thread}, is missing"))
-                }
-                _ => Ok(()),
-            }
+        CheckedEntry::Lane(LaneRow { frontier: Some(frontier), .. }) if store.place(&thread, frontier)?.is_none() => {
+            format!("step {frontier}, the last of an open lane of thread {thread}, is missing")
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    Err(Damage::new(what).of_thread(&thread).into())
 }
 
 fn no_row(thread: &ThreadId) -> Damage {
     Damage::new(format!("the row of thread {thread} is missing")).of_thread(thread)
-}
-
-/// Looks for threads whose row has vanished.
-fn check_steps_have_rows<T: Remnants>(store: &Counted<'_, T>, faults: &mut Faults) -> Result<(), Error> {
-    entries::threads_with_steps(store, faults, &mut |thread, faults| {
-        if let Some(None) = faults.take(store.row(thread), &[thread])? {
-            faults.add(no_row(thread), None);
-        }
-        Ok(())
-    })
 }
 
 /// Compares the steps of all threads with the number that was ever acknowledged, which counts deleted threads too.

@@ -94,30 +94,23 @@ impl Repair<'_, '_> {
         if let Some(known) = self.policies.get(&workflow) {
             return Ok(*known);
         }
-        let found = self.find_policy(workflow, definition)?;
-        self.policies.insert(workflow, found);
-        Ok(found)
-    }
-
-    fn find_policy(&self, workflow: Digest, definition: &[u8]) -> Result<Option<Digest>, Error> {
-        let (mut used, mut fits) = (None, None);
+        let mut found = None;
         let read = self.from.range(Family::Threads, keys::rows(None), &mut |_, value| {
-            used = codec::read_row(value).ok().filter(|row| row.workflow == workflow).map(|row| row.policy).or(used);
+            found = codec::read_row(value).ok().filter(|row| row.workflow == workflow).map(|row| row.policy).or(found);
             Ok(ControlFlow::Continue(()))
         });
         readable(read)?;
-        if used.is_some() {
-            return Ok(used);
-        }
         let read = self.from.range(Family::Objects, keys::objects(), &mut |key, value| {
-            if let (Some(digest), Ok((Kind::Policy, bytes))) = (keys::object_of(key), codec::read_object(value))
-                && (self.opaque.fits)(definition, bytes)
-            {
-                fits = Some(digest);
+            if found.is_some() {
+                return Ok(ControlFlow::Break(()));
             }
-            Ok(if fits.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            if let (Some(digest), Ok((Kind::Policy, bytes))) = (keys::object_of(key), codec::read_object(value)) {
+                found = (self.opaque.fits)(definition, bytes).then_some(digest);
+            }
+            Ok(ControlFlow::Continue(()))
         });
         readable(read)?;
-        Ok(fits)
+        self.policies.insert(workflow, found);
+        Ok(found)
     }
 }

@@ -17,7 +17,6 @@ use super::message::{Request, Response, VERSION};
 use super::socket::connect;
 use super::{HOLDER_TIMEOUT, frame};
 
-/// How many requests are in progress at the same time.
 const MAX_CONNECTIONS: usize = 64;
 
 /// How long one request may take while the holder responds to greetings: for a slow disk, or a thread that ends.
@@ -26,7 +25,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a reading verb waits for the list of driven threads.
 const DRIVEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestError {
     /// The holder has ended; whether it carried out the request is unknown.
@@ -100,10 +98,7 @@ impl Client {
     pub(super) fn request(&self, request: &Request) -> Result<Response, RequestError> {
         let idle = self.take()?;
         let mut connection = PooledConnection { client: self, stream: None };
-        let stream = match idle {
-            Some(stream) => stream,
-            None => open(&self.folder)?,
-        };
+        let stream = idle.map_or_else(|| open(&self.folder), Ok)?;
         let since = Instant::now();
         // A disk may be slow, so a holder that responds gets more time.
         let mut patience = || {
@@ -166,7 +161,6 @@ pub fn driven(folder: &Path) -> Option<BTreeSet<ThreadId>> {
     }
 }
 
-/// Whether the holder answers.
 fn greet(folder: &Path) -> Result<(), RequestError> {
     match anonymous(&open(folder)?, &Request::Hello { version: VERSION.to_owned() })? {
         Response::Done => Ok(()),

@@ -2,10 +2,9 @@
 //! long as its connection is open, so the threads of a killed process become free.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
@@ -32,12 +31,6 @@ struct State {
     next: u64,
     /// The next holder now records the drivers.
     is_closed: bool,
-}
-
-impl fmt::Debug for Drivers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&self.state.lock().of).finish()
-    }
 }
 
 impl Drivers {
@@ -96,27 +89,16 @@ impl Drivers {
         cancel_own: &dyn Fn(&ThreadId),
         wait: Duration,
     ) -> Option<CancelOutcome> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         match state.of.get(thread).copied() {
             None => return Some(CancelOutcome::NotDriven),
-            Some(None) => {
-                drop(state);
-                cancel_own(thread);
-            }
-            Some(Some(client)) => {
-                if let Some(cancel) = state.clients.get(&client) {
-                    cancel(thread);
-                }
-                drop(state);
-            }
+            Some(None) => MutexGuard::unlocked(&mut state, || cancel_own(thread)),
+            Some(Some(client)) => state.clients.get(&client).into_iter().for_each(|cancel| cancel(thread)),
         }
         let is_driven = |state: &mut State| state.of.contains_key(thread) && !state.is_closed;
-        let mut state = self.state.lock();
-        let waited = self.left.wait_while_for(&mut state, is_driven, wait);
-        if waited.timed_out() {
-            Some(CancelOutcome::Pending)
-        } else {
-            (!state.is_closed).then_some(CancelOutcome::Left)
+        if self.left.wait_while_for(&mut state, is_driven, wait).timed_out() {
+            return Some(CancelOutcome::Pending);
         }
+        (!state.is_closed).then_some(CancelOutcome::Left)
     }
 }

@@ -23,7 +23,6 @@ use super::socket::{self, is_own, listen};
 use super::{CANCEL_TIMEOUT, HOLDER_TIMEOUT, OwnThreads, frame};
 use crate::{Entries, Error, Family, RocksStore, Tables as _, WriteStore as _};
 
-/// How many connections are served at the same time.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// The approximate bytes of a page of entries. A single value may be larger.
@@ -32,7 +31,6 @@ const PAGE_BYTES: usize = 1 << 20;
 const PAGE_LENGTH: usize = 256;
 
 /// Serves a store to other processes until it is dropped. Requests that have arrived by then are answered.
-#[derive(Debug)]
 pub(super) struct Server {
     drivers: Arc<Drivers>,
     connections: Arc<Connections>,
@@ -50,14 +48,14 @@ pub(super) struct Service {
 }
 
 /// The open connections. They outlive the service: the store is closed before a connection counts as ended.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Connections {
     is_ending: AtomicBool,
     open: Mutex<Open>,
     ended: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Open {
     streams: BTreeMap<u64, UnixStream>,
     next: u64,
@@ -65,9 +63,6 @@ struct Open {
 
 impl Server {
     /// Serves the store in `folder`, which this process holds.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(super) fn start(folder: &Path, service: Arc<Service>) -> io::Result<Self> {
         let listener = Arc::new(listen(folder)?);
         let connections = Arc::new(Connections::default());

@@ -66,9 +66,7 @@ impl Drop for Lease {
 #[derive(Clone)]
 pub struct Opening {
     pub folder: PathBuf,
-    /// The owner of a new store.
     pub owner: Option<Owner>,
-    /// The durability of this process's commits.
     pub durability: Durability,
 }
 
@@ -81,7 +79,6 @@ struct Inner {
     /// The threads that this process drives, each with the latest version of its row that this process knows: at first
     /// the stored one, then that of its last commit.
     own: Mutex<BTreeMap<ThreadId, u64>>,
-    /// The locks of these threads.
     locks: OnceLock<ThreadLocks>,
     /// Writes that wait for another process, in order, by thread.
     waiting: Mutex<BTreeMap<Option<ThreadId>, VecDeque<Waiting>>>,
@@ -89,9 +86,7 @@ struct Inner {
 
 /// How this process reaches the store.
 enum Access {
-    /// It holds the store.
     Local(Local),
-    /// Another process holds it.
     Remote(Client),
     /// This process has left the store.
     Closed,
@@ -136,20 +131,15 @@ impl SharedStore {
         Ok((shared, notices))
     }
 
-    /// The store's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.inner.opening.folder
     }
 
-    /// Whether this process holds the store.
     pub fn is_holder(&self) -> bool {
         matches!(*self.access(), Access::Local(_))
     }
 
     /// The threads that any process drives.
-    ///
-    /// # Errors
-    /// If the holder does not answer.
     pub fn driven(&self) -> Result<BTreeSet<ThreadId>, Error> {
         match self.request(&Request::Driven)? {
             Response::Driven(threads) => Ok(threads.into_iter().collect()),
@@ -265,9 +255,8 @@ impl SharedStore {
         let (access, _) = self.find()?;
         // Before any other request of this process.
         let own: Vec<ThreadId> = self.inner.own.lock().keys().cloned().collect();
-        let driven =
-            own.into_iter().map(|thread| (Self::request_once(&access, &Request::Drive(thread.clone())), thread));
-        let driven: Vec<_> = driven.collect();
+        let drive = |thread: ThreadId| (Self::request_once(&access, &Request::Drive(thread.clone())), thread);
+        let driven: Vec<_> = own.into_iter().map(drive).collect();
         self.set_access(access);
         drop(changing);
         for (response, thread) in driven {
@@ -340,35 +329,30 @@ impl SharedStore {
     fn enqueue(&self, write: Write) -> BoxFuture<'static, Result<(), Error>> {
         let thread = write.thread().cloned();
         let (done, outcome) = oneshot::channel();
-        let is_first = {
-            let mut waiting = self.inner.waiting.lock();
-            let is_first = !waiting.contains_key(&thread);
-            waiting.entry(thread.clone()).or_default().push_back(Waiting { write, done });
-            is_first
-        };
+        let mut waiting = self.inner.waiting.lock();
+        let is_first = !waiting.contains_key(&thread);
+        waiting.entry(thread.clone()).or_default().push_back(Waiting { write, done });
+        drop(waiting);
         if is_first {
             let shared = self.clone();
-            self.inner.runtime.spawn_blocking(move || shared.write_waiting(thread.as_ref()));
+            self.inner.runtime.spawn_blocking(move || {
+                let next = || {
+                    let mut waiting = shared.inner.waiting.lock();
+                    let next = waiting.get_mut(&thread).and_then(VecDeque::pop_front);
+                    if next.is_none() {
+                        waiting.remove(&thread);
+                    }
+                    next
+                };
+                while let Some(Waiting { write, done }) = next() {
+                    // The caller may have stopped waiting.
+                    let _ = done.send(shared.request(&Request::Write(write)).map(drop));
+                }
+            });
         }
         Box::pin(async move {
             outcome.await.unwrap_or_else(|_| Err(Error::Poisoned { what: "the process is ending".to_owned() }))
         })
-    }
-
-    fn write_waiting(&self, thread: Option<&ThreadId>) {
-        let thread = thread.cloned();
-        loop {
-            let Waiting { write, done } = {
-                let mut waiting = self.inner.waiting.lock();
-                let Some(next) = waiting.get_mut(&thread).and_then(VecDeque::pop_front) else {
-                    waiting.remove(&thread);
-                    return;
-                };
-                next
-            };
-            // The caller may have stopped waiting.
-            let _ = done.send(self.request(&Request::Write(write)).map(drop));
-        }
     }
 }
 

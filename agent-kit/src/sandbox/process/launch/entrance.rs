@@ -37,7 +37,6 @@ impl Entrance {
         Ok(Self { listener, port })
     }
 
-    /// Sets the proxy variables of a program.
     pub fn name_to(&self, command: &mut Command) {
         let address = format!("http://127.0.0.1:{}", self.port);
         command.env("NODE_USE_ENV_PROXY", "1");
@@ -46,7 +45,6 @@ impl Entrance {
         }
     }
 
-    /// Forwards connections while this process lives.
     pub fn serve(self) {
         std::thread::spawn(move || {
             let places = Arc::new(());

@@ -19,7 +19,6 @@ use super::mounts::{self, NONE};
 /// How often to retry when another run removes the folder meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// The reserved paths.
 pub(super) struct Places(Vec<(PathBuf, File)>);
 
 impl Places {
@@ -67,16 +66,15 @@ fn keep(path: &Path, is_writable: bool) -> io::Result<Option<(PathBuf, File)>> {
     for _ in 0..ATTEMPTS {
         let missing = path.ancestors().take_while(|part| !part.exists()).last();
         let place = missing.unwrap_or(path);
-        if missing.is_some() && !is_writable {
+        let cannot_be_made = missing.is_some() && !is_writable;
+        if cannot_be_made || missing.is_none() && !is_empty(place) {
             return Ok(None);
         }
-        if missing.is_some() {
-            match DirBuilder::new().mode(0o700).create(place) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        } else if !is_empty(place) {
-            return Ok(None);
+        if missing.is_some()
+            && let Err(error) = DirBuilder::new().mode(0o700).create(place)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
         }
         let Ok(folder) = File::open(place) else { continue };
         flock(&folder, FlockOperation::LockShared)?;

@@ -40,7 +40,6 @@ use hidden::Places;
 pub(super) use bubblewrap::program as bubblewrap_program;
 pub(super) use probe::{Escape, probe};
 
-/// The maximum time to remove the private folder.
 const CLEARING_MAX: Duration = Duration::from_mins(10);
 
 const VERB: &str = "__sandboxed";

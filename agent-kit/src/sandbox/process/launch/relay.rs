@@ -79,7 +79,6 @@ pub(super) fn become_relay(
     std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
 }
 
-/// Forwards the program's output until it has ended.
 fn passed_on(child: &mut Child, parts: &Receiver<(Stream, Vec<u8>)>) -> io::Result<ExitStatus> {
     let mut ended: Option<(ExitStatus, Instant)> = None;
     loop {

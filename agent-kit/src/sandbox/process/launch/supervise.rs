@@ -21,7 +21,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const ROUND: Duration = Duration::from_millis(2);
 const ROUNDS: u32 = 1000;
 
-/// The program was ended because it had too many processes.
 static MULTIPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Supervises the program as the first process of a PID namespace: the kernel ends all others with it.
@@ -68,7 +67,6 @@ pub(super) fn until_ended(mut child: Child) -> Result<(), Report> {
     Ok(())
 }
 
-/// Calls `end` when stdin is closed.
 fn at_end_of_lifeline(end: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
