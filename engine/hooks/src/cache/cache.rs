@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::catalog::Catalog;
 use super::entry::{CacheValue, Entry, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss};
 use super::flight::{self, Flights, Guard};
-use super::index::{Index, IndexLookup, Totals};
+use super::index::{Index, Totals};
 use super::metrics::{Counts, Metric};
 use super::record::{Records, entry_key, metrics_key, payload_key, read_payload, seal, write_metrics};
 use super::{ABOUT_MAX_BYTES, Limits, Table, WAIT};
@@ -74,23 +74,19 @@ impl<T: CacheValue> Cache<T> {
 
     /// The value under a key, if it is in memory and may be served. Waits for nothing.
     pub fn get_in_memory(&self, key: &Key, now_ms: u64) -> Option<Arc<T>> {
-        match self.inner.index.lock().look(key, now_ms) {
-            IndexLookup::InMemory(found) => Some(found),
-            IndexLookup::InTable(_) | IndexLookup::Miss(_) => None,
-        }
+        self.inner.index.lock().look(key, now_ms).ok()?.1
     }
 
     /// The entry under a key. What is damaged or expired is forgotten and counted under its label.
     pub async fn get(&self, key: &Key, now_ms: u64) -> Lookup<T> {
         let mut looked = self.inner.index.lock().look(key, now_ms);
-        if matches!(looked, IndexLookup::Miss(Miss::NotReady)) && self.ready().await {
+        if matches!(looked, Err(Miss::NotReady)) && self.ready().await {
             looked = self.inner.index.lock().look(key, now_ms);
         }
-        match looked {
-            IndexLookup::InMemory(found) => Ok(found),
+        match looked? {
+            (_, Some(found)) => Ok(found),
             // In a box, so that the future of a lookup that finds stays small.
-            IndexLookup::InTable(entry) => Box::pin(self.fetch(key, entry)).await,
-            IndexLookup::Miss(missing) => Err(missing),
+            (entry, None) => Box::pin(self.fetch(key, entry)).await,
         }
     }
 
@@ -277,11 +273,9 @@ impl<T: CacheValue> Cache<T> {
         Err(match read {
             None => Miss::NotReady,
             Some(Ok(value)) if index.hold_read(key, &entry, Arc::clone(&value)) => return Ok(value),
-            Some(Err(Unreadable::Damaged(words))) if index.drop_damaged(key, &entry) => {
-                Miss::Damaged(format!("entry {key}: {words}"))
-            }
-            Some(Ok(_) | Err(Unreadable::Damaged(_))) => Miss::Absent,
-            Some(Err(Unreadable::Fault(words))) => Miss::Unreadable(format!("entry {key}: {words}")),
+            Some(Err(miss @ Miss::Damaged(_))) if index.drop_damaged(key, &entry) => miss,
+            Some(Ok(_) | Err(Miss::Damaged(_))) => Miss::Absent,
+            Some(Err(miss)) => miss,
         })
     }
 }
@@ -293,12 +287,6 @@ async fn apart<R: Send + 'static>(much: bool, work: impl FnOnce() -> R + Send + 
         return Some(work());
     }
     timeout(WAIT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
-}
-
-/// Why a payload gave no value.
-enum Unreadable {
-    Damaged(String),
-    Fault(String),
 }
 
 impl<T: CacheValue> Inner<T> {
@@ -329,11 +317,13 @@ impl<T: CacheValue> Inner<T> {
         }
     }
 
-    fn read(&self, key: &Key, entry: &Entry) -> Result<Arc<T>, Unreadable> {
-        let stored = self.table.get(&payload_key(key)).map_err(Unreadable::Fault)?;
-        let record = stored.ok_or_else(|| Unreadable::Damaged("its payload is missing".into()))?;
+    fn read(&self, key: &Key, entry: &Entry) -> Lookup<T> {
+        let damaged = |words: &str| Miss::Damaged(format!("entry {key}: {words}"));
+        let stored = self.table.get(&payload_key(key));
+        let stored = stored.map_err(|words| Miss::Unreadable(format!("entry {key}: {words}")))?;
+        let record = stored.ok_or_else(|| damaged("its payload is missing"))?;
         let payload = read_payload(self.table.secret(), key, entry, &record);
-        let payload = payload.ok_or_else(|| Unreadable::Damaged("its payload is not the one that was kept".into()))?;
-        T::decode(payload).map(Arc::new).map_err(Unreadable::Damaged)
+        let payload = payload.ok_or_else(|| damaged("its payload is not the one that was kept"))?;
+        T::decode(payload).map(Arc::new).map_err(|words| damaged(&words))
     }
 }

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use rondo_core::hook::{SubcommandContext, SubcommandOutput, subcommand};
 use rondo_protocol::Value;
+use serde::Serialize;
 
 use super::{groups, table};
 use crate::cache::{Catalog, Key};
@@ -49,7 +50,7 @@ pub trait Explained: Sized + 'static {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Origin<'a> {
     pub thread: &'a str,
     pub role: &'a str,
@@ -165,7 +166,7 @@ fn line<A: Explained>(
     let explained = [
         ("node", Value::from(node)),
         ("parts", own.map(|own| object(&own.parts())).unwrap_or_default()),
-        ("nearest", other.map(|other| other.origin().object()).unwrap_or_default()),
+        ("nearest", Value::from_serialize(&other.map(A::origin)).unwrap_or_default()),
         ("differs", object(differs)),
     ];
     listed.chain(explained).collect()
@@ -175,13 +176,5 @@ impl Origin<'_> {
     fn words(&self) -> String {
         let Self { thread, role, visit } = self;
         format!("{role}, visit {visit}, thread {thread}")
-    }
-
-    fn object(&self) -> Value {
-        Value::from_iter([
-            ("thread", Value::from(self.thread)),
-            ("role", Value::from(self.role)),
-            ("visit", Value::from(self.visit)),
-        ])
     }
 }

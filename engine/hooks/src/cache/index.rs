@@ -14,14 +14,6 @@ use super::metrics::{Counts, Metric, Metrics, with_entries};
 /// The most keys that wait to be removed from the table. One beyond them is found again by the next process.
 const DROPPED_MAX: usize = 1 << 16;
 
-pub(super) enum IndexLookup<T> {
-    /// A value in memory that may be served.
-    InMemory(Arc<T>),
-    /// An entry that may be served, whose value has to be read.
-    InTable(Arc<Entry>),
-    Miss(Miss),
-}
-
 pub(super) struct Index<T: CacheValue> {
     pub(super) limits: Limits,
     pub(super) metrics: Metrics,
@@ -77,21 +69,18 @@ impl<T: CacheValue> Index<T> {
         self.sequence
     }
 
-    /// Looks a key up. What may be served counts as used; what is expired is dropped.
-    pub(super) fn look(&mut self, key: &Key, now_ms: u64) -> IndexLookup<T> {
-        let Some(entry) = self.entries.get(key) else {
-            return IndexLookup::Miss(if self.is_loaded { Miss::Absent } else { Miss::NotReady });
-        };
-        match (entry.miss(now_ms), self.values.get(key)) {
-            (None, Some((value, _))) => IndexLookup::InMemory(Arc::clone(value)),
-            (None, None) => IndexLookup::InTable(Arc::clone(entry)),
-            (Some(miss), _) => {
-                if miss == Miss::Expired {
-                    self.drop_entry(key, Metric::Expired);
-                }
-                IndexLookup::Miss(miss)
+    /// Looks a key up: an entry that may be served, with its value if that is in memory. What may be served counts as used;
+    /// what is expired is dropped.
+    pub(super) fn look(&mut self, key: &Key, now_ms: u64) -> Result<(Arc<Entry>, Option<Arc<T>>), Miss> {
+        let absent = if self.is_loaded { Miss::Absent } else { Miss::NotReady };
+        let entry = self.entries.get(key).ok_or(absent)?;
+        if let Some(miss) = entry.miss(now_ms) {
+            if miss == Miss::Expired {
+                self.drop_entry(key, Metric::Expired);
             }
+            return Err(miss);
         }
+        Ok((Arc::clone(entry), self.values.get(key).map(|(value, _)| Arc::clone(value))))
     }
 
     /// Whether an entry is within the ceilings alone.

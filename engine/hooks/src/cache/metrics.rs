@@ -5,14 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
 use super::entry::{Entry, Label};
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
-pub(super) const METRICS: usize = Metric::ALL.len();
+pub(super) const METRICS: usize = Metric::COUNT;
 
-/// What can be counted. The order is that of the stored record: a new one needs a new version of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What can be counted, by its name in reports. The order is that of the stored record: a new one needs a new version of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Metric {
     Lookups,
     Hits,
@@ -25,6 +28,7 @@ pub enum Metric {
     /// Entries that a ceiling has displaced.
     Evicted,
     /// Entries that were forgotten on demand.
+    #[strum(serialize = "forgotten")]
     Removed,
     /// Entries found that were not what had been kept.
     Damaged,
@@ -35,25 +39,6 @@ pub enum Metric {
     SavedTokens,
     /// Millionths of a dollar that were not paid.
     SavedMicrousd,
-}
-
-impl Metric {
-    /// All in order, each with its name in reports.
-    pub const ALL: [(Self, &str); 13] = [
-        (Self::Lookups, "lookups"),
-        (Self::Hits, "hits"),
-        (Self::Misses, "misses"),
-        (Self::WouldHits, "would_hits"),
-        (Self::Recorded, "recorded"),
-        (Self::Expired, "expired"),
-        (Self::Evicted, "evicted"),
-        (Self::Removed, "forgotten"),
-        (Self::Damaged, "damaged"),
-        (Self::TooLarge, "too_large"),
-        (Self::FailedWrites, "failed_writes"),
-        (Self::SavedTokens, "saved_tokens"),
-        (Self::SavedMicrousd, "saved_microusd"),
-    ];
 }
 
 /// The metrics of one label at one time.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rondo_core::hook::{Action, Argument, Subcommand, SubcommandContext, SubcommandOutput, subcommand};
 use rondo_protocol::Value;
 use rondo_protocol::workflow::read::duration_ms;
+use strum::VariantArray as _;
 
 use super::explain::{Explained, explain};
 use super::{CacheSet, groups, table};
@@ -23,14 +24,6 @@ const THREAD: &str = "thread";
 /// What the command line can do with the caches of a kind: show metrics, explain a step by its entries, clear, and learn a
 /// thread anew.
 pub fn subcommand<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Subcommand {
-    Subcommand {
-        name: "cache",
-        about: "Show, explain, fill and clear cached answers",
-        actions: actions::<A, T>(caches),
-    }
-}
-
-fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action> {
     const CLEAR_BY: &[Argument] = &[
         Argument::flag(KIND, "KIND", "Only what hooks of this kind keep"),
         Argument::flag(WORKFLOW, "NAME", "Only of this workflow"),
@@ -42,7 +35,7 @@ fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action
         &[Argument::positional(THREAD, "THREAD", "A thread's id, a prefix of one, or `last`")];
     let kind = A::KIND;
     let (clearing, warming) = (Arc::clone(caches), Arc::clone(caches));
-    vec![
+    let actions = vec![
         Action::reading("stats", "What was looked up, found, kept and saved", &[], move |_, context| {
             stats(kind, context)
         }),
@@ -65,7 +58,8 @@ fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action
                 Box::pin(async move { warm(&caches, kind, &asked, context).await })
             },
         ),
-    ]
+    ];
+    Subcommand { name: "cache", about: "Show, explain, fill and clear cached answers", actions }
 }
 
 /// What has been counted of a kind, for each workflow, role and tool.
@@ -108,7 +102,8 @@ fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
         ("entries", Value::from(counts.entries)),
         ("bytes", Value::from(counts.bytes)),
     ];
-    named.into_iter().chain(Metric::ALL.map(|(metric, name)| (name, Value::from(counts.get(metric))))).collect()
+    let counted = Metric::VARIANTS.iter().map(|metric| (<&str>::from(metric), Value::from(counts.get(*metric))));
+    named.into_iter().chain(counted).collect()
 }
 
 fn row(group: &str, label: &Label, counts: &Counts) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::tool;
-use rondo_protocol::call::{Call, ModelAnswer, Reply, ToolCall, ToolReply, TurnReply};
+use rondo_protocol::call::{Call, ModelAnswer, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::message::{Conversation, Message};
@@ -142,39 +142,34 @@ impl Changes {
         Ok(Self { system, messages, arguments })
     }
 
-    fn apply(self, call: Call) -> Result<Call, String> {
+    fn apply(self, mut call: Call) -> Result<Call, String> {
         let Self { system, messages, arguments } = self;
-        let is_of = |name: &str, is_given: bool, call: &Call| {
-            let kind = call.kind().name();
-            if is_given { Err(format!("`{name}` of a {kind} call cannot be rewritten: it has none")) } else { Ok(()) }
-        };
-        match call {
-            Call::Tool(call) => {
-                let call = Call::Tool(call);
-                is_of("system", system.is_some(), &call)?;
-                is_of("messages", messages.is_some(), &call)?;
-                let Call::Tool(call) = call else { return Ok(call) };
-                let written = arguments.map(|arguments| arguments.to_text());
-                Ok(Call::Tool(ToolCall { arguments: written.unwrap_or_else(|| call.arguments.clone()), ..call }))
-            }
-            mut call => {
-                is_of("arguments", arguments.is_some(), &call)?;
-                let (head, digest, conversation) = match &mut call {
-                    Call::Turn(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
-                    Call::Model(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
-                    Call::Tool(_) => return Ok(call),
-                };
-                if let Some(system) = system {
-                    let new = Head { system, ..Head::clone(head) };
-                    *digest = Digest::of(Kind::Head, &new).map_err(|error| error.to_string())?.0;
-                    *head = Arc::new(new);
-                }
-                if let Some(messages) = messages {
-                    *conversation = Arc::new(messages.into_iter().collect::<Conversation>());
-                }
-                Ok(call)
-            }
+        let (kind, is_tool) = (call.kind().name(), matches!(call, Call::Tool(_)));
+        let given =
+            [("system", system.is_some()), ("messages", messages.is_some()), ("arguments", arguments.is_some())];
+        let is_foreign = |(name, is_given): &(&str, bool)| *is_given && (*name == "arguments") != is_tool;
+        if let Some((name, _)) = given.into_iter().find(is_foreign) {
+            return Err(format!("`{name}` of a {kind} call cannot be rewritten: it has none"));
         }
+        let (head, digest, conversation) = match &mut call {
+            Call::Turn(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
+            Call::Model(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
+            Call::Tool(tool_call) => {
+                if let Some(arguments) = arguments {
+                    tool_call.arguments = arguments.to_text();
+                }
+                return Ok(call);
+            }
+        };
+        if let Some(system) = system {
+            let new = Head { system, ..Head::clone(head) };
+            *digest = Digest::of(Kind::Head, &new).map_err(|error| error.to_string())?.0;
+            *head = Arc::new(new);
+        }
+        if let Some(messages) = messages {
+            *conversation = Arc::new(messages.into_iter().collect::<Conversation>());
+        }
+        Ok(call)
     }
 }
 

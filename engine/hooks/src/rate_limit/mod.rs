@@ -44,26 +44,12 @@ enum Subject {
     Tool(String),
 }
 
+type Limiters = Arc<Mutex<BTreeMap<Subject, Arc<Limiter>>>>;
+
 /// The kind. It holds what all its nodes share.
 #[derive(Default)]
 pub struct RateLimit {
-    limiters: Arc<Limiters>,
-}
-
-#[derive(Debug, Default)]
-struct Limiters {
-    by_subject: Mutex<BTreeMap<Subject, Arc<Limiter>>>,
-}
-
-impl Limiters {
-    /// Holds a subject, and removes idle ones.
-    fn hold(&self, subject: &Subject, rate: Rate) -> Hold {
-        let mut by_subject = self.by_subject.lock();
-        let now = Instant::now();
-        by_subject.retain(|other, limiter| other == subject || !limiter.is_idle(now));
-        let limiter = Arc::clone(by_subject.entry(subject.clone()).or_insert_with(|| Limiter::new(MINUTE)));
-        limiter.hold(rate)
-    }
+    limiters: Limiters,
 }
 
 impl HookKind for RateLimit {
@@ -99,7 +85,7 @@ fn rate(hook: &HookUse) -> Result<Rate, String> {
 struct Limiting {
     rate: Rate,
     models: BTreeMap<RoleName, Vec<ModelView>>,
-    limiters: Arc<Limiters>,
+    limiters: Limiters,
     /// What this node has met so far.
     held: Mutex<BTreeMap<Subject, Arc<Hold>>>,
     visits: VisitMetrics<Metrics>,
@@ -117,28 +103,27 @@ impl Limiting {
         match call {
             // A turn reaches no port; its calls do.
             Call::Turn(_) => None,
-            Call::Model(call) => Some(self.model(call)),
+            Call::Model(call) => {
+                let mut models = self.models.get(&call.site.role).into_iter().flatten();
+                let (provider, address, id) = match models.find(|model| model.name == call.model) {
+                    Some(model) => (model.provider.clone(), model.address.clone(), model.id.clone()),
+                    None => (String::new(), String::new(), call.head.model.clone()),
+                };
+                Some(Subject::Model { provider, address, id })
+            }
             Call::Tool(call) => Some(Subject::Tool(call.name.clone())),
         }
     }
 
-    fn model(&self, call: &ModelCall) -> Subject {
-        let known = self.models.get(&call.site.role).into_iter().flatten().find(|model| model.name == call.model);
-        let (provider, address, id) = match known {
-            Some(model) => (model.provider.clone(), model.address.clone(), model.id.clone()),
-            None => (String::new(), String::new(), call.head.model.clone()),
-        };
-        Subject::Model { provider, address, id }
-    }
-
-    fn held(&self, subject: &Subject) -> Arc<Hold> {
+    /// Holds a subject from its first call on, when idle ones are removed too.
+    fn held(&self, subject: Subject) -> Arc<Hold> {
         let mut held = self.held.lock();
-        if let Some(held) = held.get(subject) {
-            return Arc::clone(held);
-        }
-        let new = Arc::new(self.limiters.hold(subject, self.rate));
-        held.insert(subject.clone(), Arc::clone(&new));
-        new
+        let found = held.entry(subject).or_insert_with_key(|subject| {
+            let (mut limiters, now) = (self.limiters.lock(), Instant::now());
+            limiters.retain(|other, limiter| other == subject || !limiter.is_idle(now));
+            Arc::new(limiters.entry(subject.clone()).or_insert_with(|| Limiter::new(MINUTE)).hold(self.rate))
+        });
+        Arc::clone(found)
     }
 
     /// Waits for the turn of a call.
@@ -180,7 +165,7 @@ impl Hook for Limiting {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
-            let held = self.held(&subject);
+            let held = self.held(subject);
             let begun = Instant::now();
             let passed = self.pass(&held.limiter, &call, context).await;
             let waited_for = begun.elapsed();

@@ -31,6 +31,11 @@ const TURN_WAIT: Duration = Duration::from_mins(2);
 /// The same before a whole turn, whose remaining time is unknown.
 const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 
+/// The outcome of a lookup that found a turn whose tools saw what is no longer so.
+const CHANGED: &str = "changed";
+/// That of one whose calls the role may not make, or not without asking a person.
+const NOT_PERMITTED: &str = "not permitted";
+
 /// What is held in memory at most: reading an answer from the store costs little beside the call that it saves.
 const MEMORY_BYTES: u64 = 8 << 20;
 
@@ -195,26 +200,26 @@ impl ResponseCacheHook {
         self.count(&site.role, if outcome == HIT { Metric::Hits } else { Metric::Misses }, 1);
     }
 
-    /// Whether an answer may be served to this role now: a turn only while what its tools read is unchanged, and only if
-    /// the role may call each of them without approval.
-    async fn validity(&self, answer: &Arc<Answer>, role: &RoleName) -> Validity {
-        let Content::Turn(turn, seen) = &answer.said else { return Validity::Holds };
+    /// How a lookup ends that found this answer: [`HIT`] if it may be served to this role now, a turn only while what its
+    /// tools read is unchanged, and only if the role may call each of them without approval.
+    async fn outcome(&self, answer: &Arc<Answer>, role: &RoleName) -> &'static str {
+        let Content::Turn(turn, seen) = &answer.said else { return HIT };
         if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
-            return Validity::NotPermitted;
+            return NOT_PERMITTED;
         }
         if seen.read_entries.is_empty() {
-            return Validity::Holds;
+            return HIT;
         }
-        let Some(files) = self.files.clone() else { return Validity::NotPermitted };
+        let Some(files) = self.files.clone() else { return NOT_PERMITTED };
         let answer = Arc::clone(answer);
         let looking = tokio::task::spawn_blocking(move || match &answer.said {
             Content::Turn(_, seen) => files.validity(seen, Instant::now() + WAIT),
             Content::Model(_) => ReadSetValidity::Holds,
         });
         match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(ReadSetValidity::Holds)) => Validity::Holds,
-            Ok(Ok(ReadSetValidity::Changed { .. })) => Validity::Changed,
-            _ => Validity::TooLate,
+            Ok(Ok(ReadSetValidity::Holds)) => HIT,
+            Ok(Ok(ReadSetValidity::Changed { .. })) => CHANGED,
+            _ => "not looked at in time",
         }
     }
 
@@ -258,18 +263,15 @@ impl ResponseCacheHook {
         }
         match asked {
             Ok(found) => {
-                let validity = self.validity(&found, &site.role).await;
-                self.count_outcome(site, &key, validity.outcome());
-                match validity {
-                    Validity::Holds => {
-                        self.count(&site.role, Metric::SavedTokens, found.tokens());
-                        self.count(&site.role, Metric::SavedMicrousd, microusd(found.cost_usd));
-                        return Ok(found);
-                    }
-                    Validity::Changed => {
-                        self.cache.remove(&key);
-                    }
-                    Validity::NotPermitted | Validity::TooLate => {}
+                let outcome = self.outcome(&found, &site.role).await;
+                self.count_outcome(site, &key, outcome);
+                if outcome == HIT {
+                    self.count(&site.role, Metric::SavedTokens, found.tokens());
+                    self.count(&site.role, Metric::SavedMicrousd, microusd(found.cost_usd));
+                    return Ok(found);
+                }
+                if outcome == CHANGED {
+                    self.cache.remove(&key);
                 }
                 Err(None)
             }
@@ -284,36 +286,9 @@ impl ResponseCacheHook {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Validity {
-    Holds,
-    /// What its tools saw is no longer so.
-    Changed,
-    /// The role may not make its calls, or not without asking a person.
-    NotPermitted,
-    TooLate,
-}
-
-impl Validity {
-    fn outcome(self) -> &'static str {
-        match self {
-            Self::Holds => HIT,
-            Self::Changed => "changed",
-            Self::NotPermitted => "not permitted",
-            Self::TooLate => "not looked at in time",
-        }
-    }
-}
-
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, at 0 too")]
 fn microusd(cost_usd: Option<f64>) -> u64 {
-    let micro = (cost_usd.unwrap_or_default() * 1e6).round();
-    if micro.is_finite() && micro > 0.0 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive and saturates")]
-        let micro = micro as u64;
-        micro
-    } else {
-        0
-    }
+    (cost_usd.unwrap_or_default() * 1e6).round() as u64
 }
 
 impl Hook for ResponseCacheHook {
@@ -327,23 +302,17 @@ impl Hook for ResponseCacheHook {
             let earlier = self.unsettled.lock().remove(&site);
             // A further attempt at a call is the same request; it is asked, whatever is kept.
             let is_first = subject.attempt == 0;
-            let occurrence = match earlier {
-                Some(open) if !is_first => Some(open.parts.occurrence),
+            let numbered = match earlier {
+                Some(open) if !is_first => Numbered::As(open.parts.occurrence),
                 _ => {
                     let counter = self.counter(subject.site);
-                    match counter.number(subject.site, subject.request, &context.past, &self.of_kind).await {
-                        Numbered::As(number) => Some(number),
-                        Numbered::Unknown => None,
-                        Numbered::Full { is_news } => {
-                            if is_news {
-                                context.reports.warn(&context.node, &call, TOO_MANY.to_owned());
-                            }
-                            None
-                        }
-                    }
+                    counter.number(subject.site, subject.request, &context.past, &self.of_kind).await
                 }
             };
-            let Some(occurrence) = occurrence else { return next.run(call).await };
+            if numbered == (Numbered::Full { is_news: true }) {
+                context.reports.warn(&context.node, &call, TOO_MANY.to_owned());
+            }
+            let Numbered::As(occurrence) = numbered else { return next.run(call).await };
             let parts = self.parts(&subject, occurrence);
             let key = match parts.key() {
                 Ok(key) => key,

@@ -67,6 +67,7 @@ pub enum Numbered {
     },
 }
 
+#[derive(Default)]
 struct State {
     /// What was asked before this run, by lane.
     past: BTreeMap<LanePath, Past>,
@@ -74,21 +75,9 @@ struct State {
     asked: BTreeMap<Short, u32>,
     /// The numbers of the calls of visits under way, each by what it asks too.
     numbered: BTreeMap<(Site, Digest), u32>,
-    /// For how many more counts there is room.
-    room: usize,
+    /// How many counts there are, of [`COUNTS_MAX`].
+    used: usize,
     is_warned: bool,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            past: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            numbered: BTreeMap::new(),
-            room: COUNTS_MAX,
-            is_warned: false,
-        }
-    }
 }
 
 /// A lane and a request: the beginning of a digest over both.
@@ -122,7 +111,7 @@ impl Counter {
             let mut state = self.state.lock();
             let call = (site.clone(), request);
             let known = state.numbered.get(&call).copied().or_else(|| state.count(site, request));
-            let Some(number) = known.filter(|_| state.room > 0 || state.past.contains_key(&site.lane)) else {
+            let Some(number) = known.filter(|_| state.used < COUNTS_MAX || state.past.contains_key(&site.lane)) else {
                 return state.full();
             };
             state.numbered.insert(call, number);
@@ -157,7 +146,7 @@ impl State {
     fn count(&mut self, site: &Site, request: Digest) -> Option<u32> {
         let short = short(&site.lane, request);
         if !self.asked.contains_key(&short) {
-            self.room = self.room.checked_sub(1)?;
+            self.used = Some(self.used + 1).filter(|used| *used <= COUNTS_MAX)?;
         }
         let asked = self.asked.entry(short).or_default();
         *asked = asked.saturating_add(1);
@@ -169,7 +158,7 @@ impl State {
         if let Some(past) = self.past.get_mut(lane)
             && !std::mem::replace(&mut past.is_paid, true)
         {
-            self.room = self.room.saturating_sub(counts.saturating_add(1));
+            self.used = self.used.saturating_add(counts.saturating_add(1)).min(COUNTS_MAX);
         }
     }
 
@@ -236,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn counts_are_bounded_and_what_has_no_room_has_no_number() {
         let counter = Counter::default();
-        counter.state.lock().room = 10;
+        counter.state.lock().used = COUNTS_MAX - 10;
         let past: Arc<dyn hook::Past> = Arc::new(Asked(3));
         let of_kind = BTreeSet::from([site(0).role]);
         let number = async |n: u32, position: u32| counter.number(&site(position), request(n), &past, &of_kind).await;

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::sandbox::files::{Reach, Workspace};
-use rondo_protocol::call::Effect;
 use rondo_protocol::read_set::{ReadEntry, ReadKind, ReadSet};
 use serde::{Deserialize, Serialize};
 
@@ -22,30 +21,21 @@ impl Dependencies {
     /// That of what was seen in a workspace.
     pub fn of(seen: &ReadSet, root: &Path) -> Self {
         let Some(root) = root.to_str() else { return Self::any() };
-        let kept: Vec<&ReadEntry> = {
-            let plain = |read_entry: &'_ ReadEntry| {
-                if read_entry.path == "." { PathBuf::new() } else { PathBuf::from(&read_entry.path) }
-            };
-            let read_entries: Vec<(PathBuf, &ReadEntry)> =
-                seen.read_entries.iter().map(|read_entry| (plain(read_entry), read_entry)).collect();
-            // Whatever touches a name below a listing, or below what is no folder, touches that too.
-            let spanning = read_entries.iter().filter(|(_, read_entry)| read_entry.kind != ReadKind::Folder);
-            let spanning: HashSet<&Path> = spanning.map(|(path, _)| path.as_path()).collect();
-            // Whatever touches a folder that was entered touches what was seen in it.
-            let entered = read_entries.iter().flat_map(|(path, _)| path.ancestors().skip(1));
-            let entered: HashSet<&Path> = entered.collect();
-            let stands = |path: &Path, kind: ReadKind| {
-                let spanned = path.ancestors().skip(1).any(|above| spanning.contains(above));
-                let is_implied = kind == ReadKind::Folder && (entered.contains(path) || spanning.contains(path));
-                !spanned && !is_implied
-            };
-            read_entries
-                .iter()
-                .filter(|(path, read_entry)| stands(path, read_entry.kind))
-                .map(|(_, read_entry)| *read_entry)
-                .collect()
+        let read = seen.read_entries.iter();
+        let read: Vec<(&Path, &String, ReadKind)> = read
+            .map(|ReadEntry { path, kind, .. }| (Path::new(if path == "." { "" } else { path }), path, *kind))
+            .collect();
+        // Whatever touches a name below a listing, or below what is no folder, touches that too.
+        let spanning: HashSet<&Path> =
+            read.iter().filter(|(.., kind)| *kind != ReadKind::Folder).map(|(path, ..)| *path).collect();
+        // Whatever touches a folder that was entered touches what was seen in it.
+        let entered: HashSet<&Path> = read.iter().flat_map(|(path, ..)| path.ancestors().skip(1)).collect();
+        let stands = |(path, _, kind): &(&Path, &String, ReadKind)| {
+            let spanned = path.ancestors().skip(1).any(|above| spanning.contains(above));
+            let is_implied = *kind == ReadKind::Folder && (entered.contains(path) || spanning.contains(path));
+            !spanned && !is_implied
         };
-        let names = kept.into_iter().map(|read_entry| (read_entry.path.clone(), read_entry.kind)).collect();
+        let names = read.iter().filter(|seen| stands(seen)).map(|(_, name, kind)| ((*name).clone(), *kind)).collect();
         Self { root: root.to_owned(), names: Some(names) }
     }
 
@@ -74,15 +64,9 @@ impl WriteSet {
         Self { reach: None }
     }
 
-    /// What a call with this effect may change; `None` = nothing. Looks at the file system.
-    pub fn of(effect: &Effect, files: Option<&Workspace>) -> Option<Self> {
-        match (effect, files) {
-            (Effect::Pure | Effect::Reads(_), _) => None,
-            (Effect::Writes(paths), Some(files)) => {
-                Some(Self { reach: Some((files.path().to_owned(), files.reach(paths))) })
-            }
-            (Effect::Writes(_), None) | (Effect::External, _) => Some(Self::anything()),
-        }
+    /// What a write to these paths may change. Looks at the file system.
+    pub fn of(paths: &[String], files: &Workspace) -> Self {
+        Self { reach: Some((files.path().to_owned(), files.reach(paths))) }
     }
 
     /// The paths that it may change, each with all below it; `None` = anything.

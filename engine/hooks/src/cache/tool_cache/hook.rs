@@ -12,7 +12,7 @@ use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
 use rondo_core::hook::visit_metrics::VisitMetrics;
 use rondo_core::hook::{BuildContext, Context, Hook, Next, ShortCircuit};
 use rondo_protocol::Value;
-use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::call::{Call, Effect, Fault, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::id::RoleName;
 
 use super::dependencies::{Dependencies, WriteSet};
@@ -177,7 +177,7 @@ impl ToolCacheHook {
                     None => Err((Outcome::Missing("not looked at in time"), None)),
                 };
             }
-            Err((missing, turn)) => (missing, turn),
+            Err(missed) => missed,
         };
         if let Some(warning) = missing.warning() {
             warn(warning.to_owned());
@@ -210,14 +210,14 @@ impl ToolCacheHook {
             return None;
         }
         let write_set = match (effect, self.files.clone()) {
-            (Effect::Writes(_), Some(files)) => {
-                let effect = effect.clone();
-                let finding = tokio::task::spawn_blocking(move || WriteSet::of(&effect, Some(&files)));
+            (Effect::Writes(paths), Some(files)) => {
+                let paths = paths.clone();
+                let finding = tokio::task::spawn_blocking(move || WriteSet::of(&paths, &files));
                 let found = tokio::time::timeout(REACH_WAIT, finding).await;
-                found.ok().and_then(Result::ok).unwrap_or_else(|| Some(WriteSet::anything()))
+                found.ok().and_then(Result::ok).unwrap_or_else(WriteSet::anything)
             }
-            _ => WriteSet::of(effect, None),
-        }?;
+            _ => WriteSet::anything(),
+        };
         let write_set = Arc::new(write_set);
         // Recorded first: what is kept from here on is kept in the knowledge of it, and all else is dropped below.
         let writing = self.shared.writes.writing(Arc::clone(&write_set));
@@ -394,7 +394,7 @@ impl Hook for ToolCacheHook {
 
     fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
+            let Call::Tool(call) = call else { return };
             let Some(open) = self.unsettled.lock().remove(&call.site) else { return };
             if verdict != Verdict::Accepted || !self.settings.common.keeps {
                 return;

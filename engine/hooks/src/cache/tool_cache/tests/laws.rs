@@ -73,7 +73,7 @@ fn dependencies_are_touched_by_what_touches_what_was_seen() {
     let root = fixture.files.path();
     proptest!(ProptestConfig::with_cases(2000), |(seen in seen(), written in prop::collection::vec(path(), 0..3))| {
         let dependencies = Dependencies::of(&seen, root);
-        let write_set = WriteSet::of(&Effect::Writes(written.clone()), Some(&fixture.files)).unwrap();
+        let write_set = WriteSet::of(&written, &fixture.files);
         let expected = fixture.files.reach(&written).touches(&seen);
         prop_assert_eq!(write_set.touches(&dependencies), expected, "{:?}", dependencies);
         let kept = About::dependencies(&about(Some(dependencies), "{}").to_bytes()).unwrap();
@@ -102,7 +102,7 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
             dependents.inserted(key, about);
         }
         entries.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.removed(key));
-        for write_set in [WriteSet::of(&Effect::Writes(written.clone()), Some(&fixture.files)).unwrap(), WriteSet::anything()] {
+        for write_set in [WriteSet::of(&written, &fixture.files), WriteSet::anything()] {
             let touches =
                 // Of a write that may reach anything, all are found: those too that saw nothing.
                 |about: &Vec<u8>| About::dependencies(about).is_some_and(|dependencies| write_set.paths().is_none() || write_set.touches(&dependencies));
@@ -123,7 +123,7 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
 #[test]
 fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
     let fixture = Fixture::new(Vec::new());
-    let touch = |path: &str| WriteSet::of(&Effect::Writes(vec![path.to_owned()]), Some(&fixture.files)).unwrap();
+    let touch = |path: &str| WriteSet::of(&[path.to_owned()], &fixture.files);
     for count in [1, 10, 100, 1000] {
         let read_entries =
             (0..count).map(|at| read_entry(format!("folder/with/a/name/{at:05}"), ReadKind::File)).collect();
@@ -154,7 +154,7 @@ fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
 fn folders_of_two_workspaces_are_told_apart() {
     let (one, other) = (Fixture::new(Vec::new()), Fixture::new(Vec::new()));
     let seen = ReadSet { read_entries: vec![read_entry("x".to_owned(), ReadKind::File)] };
-    let write_set = WriteSet::of(&Effect::Writes(vec!["x".to_owned()]), Some(&one.files)).unwrap();
+    let write_set = WriteSet::of(&["x".to_owned()], &one.files);
     assert!(write_set.touches(&Dependencies::of(&seen, one.files.path())));
     assert!(!write_set.touches(&Dependencies::of(&seen, other.files.path())));
     let unnamed = std::ffi::OsStr::new("\u{fffd}");

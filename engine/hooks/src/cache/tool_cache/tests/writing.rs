@@ -224,7 +224,7 @@ fn the_record_is_bounded_and_what_it_lost_counts_as_anything() {
     let elsewhere = || {
         let folder = TempDir::new().unwrap();
         let files = Workspace::open(folder.path(), Access { read: vec![".".into()], ..Access::default() }).unwrap();
-        Arc::new(WriteSet::of(&Effect::Writes(vec!["z".to_owned()]), Some(&files)).unwrap())
+        Arc::new(WriteSet::of(&["z".to_owned()], &files))
     };
     let write_set = elsewhere();
     let seen = rondo_protocol::read_set::ReadSet::default();
