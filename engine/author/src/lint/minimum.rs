@@ -9,10 +9,11 @@ use rondo_agent_kit::bound::grouped;
 use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::workflow::{Edge, History, Outgoing, SourceMap, Target, Workflow};
+use rondo_protocol::workflow::{History, SourceMap, Target, Workflow};
 
 use super::LintedRole;
 use super::volatile::without_tags;
+use crate::edges;
 
 /// The most edges walked to find out whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;
@@ -60,7 +61,7 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
         let longest = longest.entry(role).or_default();
         *longest = u64::try_from(bytes).unwrap_or(u64::MAX).max(*longest);
     };
-    for (_, edge) in edges(workflow) {
+    for (.., edge) in edges(workflow) {
         match &edge.to {
             Target::Role(role) => add(role.as_str(), &edge.prompt),
             Target::Fan(fan) => {
@@ -73,25 +74,11 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
     longest
 }
 
-/// Every edge with what it leaves: a role, or `start`.
-fn edges(workflow: &Workflow) -> Vec<(&str, &Edge)> {
-    let mut all = Vec::new();
-    for (from, outgoing) in &workflow.graph {
-        let edges: Vec<&Edge> = match outgoing {
-            Outgoing::Start(edges) => edges.iter().collect(),
-            Outgoing::Role(statuses) => statuses.iter().flat_map(|(_, edges)| edges).collect(),
-        };
-        all.extend(edges.into_iter().flat_map(Edge::with_on_max).map(|edge| (from.as_str(), edge)));
-    }
-    all
-}
-
 /// The roles that a thread may visit more than once.
 fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
-    let mut edges = edges(workflow);
-    edges.retain(|(from, _)| workflow.role(from).is_some());
+    let of_roles = || edges(workflow).filter(|(_, status, _)| status.is_some());
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (from, edge) in &edges {
+    for (from, _, edge) in of_roles() {
         let next = next.entry(from).or_default();
         match &edge.to {
             Target::Role(role) => drop(next.insert(role.as_str())),
@@ -102,7 +89,7 @@ fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
         }
     }
     let forward = next.clone();
-    for (from, _) in edges.iter().filter(|(_, edge)| matches!(edge.to, Target::Back)) {
+    for (from, ..) in of_roles().filter(|(.., edge)| matches!(edge.to, Target::Back)) {
         let callers = forward.iter().filter(|(_, targets)| targets.contains(from)).map(|(caller, _)| *caller);
         next.entry(from).or_default().extend(callers);
     }

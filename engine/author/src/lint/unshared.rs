@@ -50,7 +50,6 @@ impl<'p> Lost<'p> {
     fn of(earlier: &'p LintedRole<'_>, later: &LintedRole<'_>) -> Option<Self> {
         let (a, b) = (earlier.role.system.trim_end(), later.role.system.trim_end());
         let first = common_prefix(a, b);
-        let rest = |text: &str| text.len().saturating_sub(first);
         let last = common_suffix(a.get(first..).unwrap_or_default(), b.get(first..).unwrap_or_default());
         let tools_differ = earlier.head.tools != later.head.tools;
         let formats_differ = earlier.head.response_format != later.head.response_format;
@@ -64,7 +63,7 @@ impl<'p> Lost<'p> {
             let why = if tools_differ { Why::Tools } else { Why::Formats };
             return is_kept(first).then_some(Self { other, bytes: first, why });
         }
-        let own = rest(b).saturating_sub(last);
+        let own = b.len().saturating_sub(first).saturating_sub(last);
         // The loss must be worth reporting, and be larger than the difference.
         let is_much = last > own && prefix::tokens(count(last)) >= SHORTEST_TOKENS;
         (is_much && is_kept(first.saturating_add(last))).then_some(Self {

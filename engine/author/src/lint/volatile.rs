@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use rondo_agent_kit::prefix::volatile::{Volatile, VolatileSpan, find};
+use rondo_agent_kit::tool::wire_name;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
@@ -76,7 +77,7 @@ fn tools(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>)
         let volatile = texts.iter().find_map(|(of, text)| find(text).into_iter().next().map(|found| (of, text, found)));
         let Some((of, text, volatile)) = volatile else { continue };
         let tools = key(&key("roles", part.name.as_str()), "tools");
-        let named = part.role.tools.iter().position(|named| names(named, &spec.name));
+        let named = part.role.tools.iter().position(|named| wire_name(named) == spec.name);
         let path = named.map_or_else(|| tools.clone(), |position| item(&tools, position));
         let (what, shown) = (what(volatile.kind), shown(text, &volatile.at));
         let message = format!("{what} in the {of} of the tool `{}` of `{}`: {shown}", spec.name, part.name);
@@ -87,11 +88,6 @@ fn tools(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>)
         );
         found.push(places.fault(Code::VolatileText, &path, None, message).with_hint(hint));
     }
-}
-
-/// Whether a tool name in a role refers to the tool with that wire name.
-fn names(named: &str, wire: &str) -> bool {
-    rondo_agent_kit::tool::wire_name(named) == wire
 }
 
 fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {

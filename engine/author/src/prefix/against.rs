@@ -53,7 +53,10 @@ pub fn against(
         RebuildEvent::Request(sent) => {
             if first.is_none() && !sent.is_compaction {
                 let key = key(&sent);
-                let reader = read.entry(key.clone()).or_insert_with(|| PairReader::of(sides.remove(&key)));
+                let reader = read.entry(key.clone()).or_insert_with(|| {
+                    let visits = sides.remove(&key).map(|side| side.visits).unwrap_or_default();
+                    PairReader { visits, ..PairReader::default() }
+                });
                 let price = prices.get(&key.0).copied();
                 let (request_bytes, compared) = reader.request(&sent);
                 let has_counterpart = compared.is_some();
@@ -143,10 +146,6 @@ struct PairReader {
 }
 
 impl PairReader {
-    fn of(side: Option<Baseline>) -> Self {
-        Self { visits: side.map(|side| side.visits).unwrap_or_default(), ..Self::default() }
-    }
-
     /// Adds the first request of a visit. Returns its bytes, and its comparison with the other side's, if there is
     /// one.
     fn request(&mut self, sent: &Sent<'_>) -> (u64, Option<Comparison>) {

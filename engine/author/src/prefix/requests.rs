@@ -120,7 +120,8 @@ impl RoleRequests {
         let shared = compared.map_or(0, |compared| compared.shared_bytes);
         self.shared += Shared::one(bytes, shared);
         if is_first {
-            let shared_head = previous.as_ref().and_then(|previous| common_head(&previous.head, &head));
+            let changed = previous.as_ref().filter(|previous| previous.head.digest != head.digest);
+            let shared_head = changed.map(|previous| of_heads(&previous.head, None, &head, None).shared_bytes);
             self.strategies.begin(head.bytes, shared_head);
         }
         self.remember(&mut lane, head, bytes, is_first, sent);
@@ -301,11 +302,6 @@ fn of_heads(
     let before = Request { head: &old.head, messages: old_first.unwrap_or_default() };
     let after = Request { head: &new.head, messages: new_first.unwrap_or_default() };
     compare(before, after)
-}
-
-/// The length in bytes of the common prefix of two heads that are not equal.
-fn common_head(old: &SizedHead, new: &SizedHead) -> Option<u64> {
-    (old.digest != new.digest).then(|| of_heads(old, None, new, None).shared_bytes)
 }
 
 /// A different message in a fresh conversation is the author's choice, unless the change is volatile.

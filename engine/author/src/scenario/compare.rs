@@ -67,23 +67,17 @@ impl Comparer<'_> {
     }
 
     pub fn trace(&self, snapshot: &str, old: &RunTrace) -> Option<Change> {
-        let new = self.explainer.new;
+        type Text = fn(&RunTrace) -> String;
         let steps = |trace: &RunTrace| trace.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
-        let end = |trace: &RunTrace| match &trace.code {
-            Some(code) => format!("{} {code}", trace.outcome),
-            None => trace.outcome.clone(),
-        };
-        let reason = |trace: &RunTrace| trace.reason.clone().unwrap_or_default();
-        let result = |trace: &RunTrace| trace.result.to_text();
-        let said = |trace: &RunTrace| trace.said.join("\n");
-        let places = [
-            ("route", At::Route, steps(old), steps(new)),
-            ("outcome", At::Outcome, end(old), end(new)),
-            ("reason", At::Reason, reason(old), reason(new)),
-            ("result", At::Result, result(old), result(new)),
-            ("said", At::Said, said(old), said(new)),
+        let places: [(&str, At, Text); 5] = [
+            ("route", At::Route, steps),
+            ("outcome", At::Outcome, RunTrace::end_words),
+            ("reason", At::Reason, |trace| trace.reason.clone().unwrap_or_default()),
+            ("result", At::Result, |trace| trace.result.to_text()),
+            ("said", At::Said, |trace| trace.said.join("\n")),
         ];
-        let (block, at, old, new) = places.into_iter().find(|(_, _, old, new)| old != new)?;
+        let texts = places.map(|(block, at, text)| (block, at, text(old), text(self.explainer.new)));
+        let (block, at, old, new) = texts.into_iter().find(|(_, _, old, new)| old != new)?;
         let (cause, part) = self.explainer.explain(None, None, &at, None);
         Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
     }
@@ -222,13 +216,10 @@ fn pretty(json: &str) -> String {
 fn text_of(request: &Request, block: &Block) -> String {
     match block {
         Block::Model => request.head.model.clone(),
-        Block::Tool(name) => request
-            .head
-            .tools
-            .iter()
-            .find(|tool| tool.name == *name)
-            .map(|tool| format!("{}\n{}", tool.description, pretty(&tool.parameters)))
-            .unwrap_or_default(),
+        Block::Tool(name) => {
+            let tool = request.head.tools.iter().find(|tool| tool.name == *name);
+            tool.map(|tool| format!("{}\n{}", tool.description, pretty(&tool.parameters))).unwrap_or_default()
+        }
         Block::ResponseFormat => request.head.response_format.as_deref().map(pretty).unwrap_or_default(),
         Block::System => request.head.system.clone(),
         Block::Message(number) => {

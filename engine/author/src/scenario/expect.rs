@@ -92,24 +92,21 @@ pub enum Direction {
 /// The expectations that `run` does not meet, in file order. `file` is the scenario's.
 pub fn failures(expectations: &Expectations, file: &str, run: &RunResult) -> Vec<Failure> {
     let facts = run.facts();
-    let failed = expectations.iter().flat_map(|(expectation, Location { line, column })| {
-        let mismatches = expectation.mismatches(run, &facts).into_iter();
-        mismatches.map(|Mismatch { what, expected, actual }| Failure {
-            file: file.to_owned(),
-            line: *line,
-            column: *column,
-            what,
-            expected,
-            actual,
-        })
+    let failed = expectations.iter().flat_map(|(expectation, location)| {
+        expectation.mismatches(run, &facts).into_iter().map(|failure| failure.at(file, *location))
     });
     failed.collect()
 }
 
-struct Mismatch {
-    what: String,
-    expected: String,
-    actual: String,
+impl Failure {
+    pub(super) fn new(what: impl Into<String>, expected: impl Into<String>, actual: impl Into<String>) -> Self {
+        let (what, expected, actual) = (what.into(), expected.into(), actual.into());
+        Self { what, expected, actual, ..Self::default() }
+    }
+
+    pub(super) fn at(self, file: &str, Location { line, column }: Location) -> Self {
+        Self { file: file.to_owned(), line, column, ..self }
+    }
 }
 
 impl Expectation {
@@ -119,7 +116,7 @@ impl Expectation {
     }
 
     /// Every way in which the run does not meet it.
-    fn mismatches(&self, played: &RunResult, facts: &Value) -> Vec<Mismatch> {
+    fn mismatches(&self, played: &RunResult, facts: &Value) -> Vec<Failure> {
         let single = match self {
             Self::Result(result) => return differences("$.result", Some(result), Some(&played.trace.result)),
             Self::At(path, test) => return test.mismatches(path, path.find(facts)),
@@ -144,20 +141,17 @@ impl Expectation {
             }
             Self::Outcome(outcome) => {
                 let stopped = played.fault.as_ref().map(|fault| format!(": {}: {}", fault.code, fault.message));
-                unequal("outcome", outcome, &played.trace.outcome).map(|mismatch| Mismatch {
-                    actual: cut(&format!("{}{}", mismatch.actual, stopped.unwrap_or_default())),
-                    ..mismatch
+                unequal("outcome", outcome, &played.trace.outcome).map(|failure| Failure {
+                    actual: cut(&format!("{}{}", failure.actual, stopped.unwrap_or_default())),
+                    ..failure
                 })
             }
             Self::Exit(exit) => unequal("exit", &exit.to_string(), &played.exit.to_string()),
             Self::Reason(reason) => unequal("reason", reason, played.trace.reason.as_deref().unwrap_or_default()),
             Self::Said(words) => {
                 let is_said = played.trace.said.iter().any(|line| line.contains(words.as_str()));
-                (!is_said).then(|| Mismatch {
-                    what: "said".to_owned(),
-                    expected: format!("a line with {words:?}"),
-                    actual: cut(&format!("{:?}", played.trace.said)),
-                })
+                let said = || cut(&format!("{:?}", played.trace.said));
+                (!is_said).then(|| Failure::new("said", format!("a line with {words:?}"), said()))
             }
             Self::TextContains { selector, visit, direction, contains } => {
                 text_contains(played, selector, *visit, *direction, contains)
@@ -169,11 +163,8 @@ impl Expectation {
             Self::CostUnder(most) => cost_under(*most, played.cost),
             Self::PromptTokensUnder(most) => {
                 let tokens = played.prompt_tokens();
-                (tokens >= *most).then(|| Mismatch {
-                    what: "prompt tokens, estimated".to_owned(),
-                    expected: format!("under {most}"),
-                    actual: tokens.to_string(),
-                })
+                (tokens >= *most)
+                    .then(|| Failure::new("prompt tokens, estimated", format!("under {most}"), tokens.to_string()))
             }
         };
         single.into_iter().collect()
@@ -181,22 +172,22 @@ impl Expectation {
 }
 
 /// A bound on the cost is not met while the price of a call is unknown.
-fn cost_under(most: f64, cost: KnownCost) -> Option<Mismatch> {
+fn cost_under(most: f64, cost: KnownCost) -> Option<Failure> {
     let actual = match (cost.usd(), cost.unpriced_calls()) {
         (Some(usd), 0) if usd < most => return None,
         (Some(usd), 0) => format!("{usd} USD"),
         (Some(usd), unpriced) => format!("at least {usd} USD; calls without a known price: {unpriced}"),
         (None, _) => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
     };
-    Some(Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
+    Some(Failure::new("cost", format!("under {most} USD"), actual))
 }
 
-fn unequal(what: &str, expected: &str, actual: &str) -> Option<Mismatch> {
-    (expected != actual).then(|| Mismatch { what: what.to_owned(), expected: cut(expected), actual: cut(actual) })
+fn unequal(what: &str, expected: &str, actual: &str) -> Option<Failure> {
+    (expected != actual).then(|| Failure::new(what, cut(expected), cut(actual)))
 }
 
 impl Predicate {
-    fn mismatches(&self, path: &Path, found: Option<&Value>) -> Vec<Mismatch> {
+    fn mismatches(&self, path: &Path, found: Option<&Value>) -> Vec<Failure> {
         match self {
             Self::Equals(value) => differences(&path.to_string(), Some(value), found),
             Self::Contains(words) => {
@@ -205,12 +196,9 @@ impl Predicate {
                     Some(Value::List(items)) => items.iter().any(|item| item.as_str() == Some(words)),
                     _ => false,
                 };
-                let mismatch = || Mismatch {
-                    what: path.to_string(),
-                    expected: cut(&format!("something with {words:?}")),
-                    actual: found.map_or_else(|| "nothing".to_owned(), |found| cut(&found.to_text())),
-                };
-                (!holds).then(mismatch).into_iter().collect()
+                let expected = cut(&format!("something with {words:?}"));
+                let failure = || Failure::new(path.to_string(), expected, shown(found, "nothing"));
+                (!holds).then(failure).into_iter().collect()
             }
         }
     }
@@ -222,7 +210,7 @@ fn text_contains(
     visit: Option<u64>,
     direction: Direction,
     contains: &str,
-) -> Option<Mismatch> {
+) -> Option<Failure> {
     let is_meant = |made: u64| visit.is_none_or(|visit| visit == made);
     let says = |message: &Message| message.text().contains(contains);
     let (holds, count) = match direction {
@@ -246,35 +234,30 @@ fn text_contains(
         Direction::Answer => "answer",
     };
     let of_visit = visit.map_or_else(String::new, |visit| format!(" in visit {visit}"));
-    (!holds).then(|| Mismatch {
-        what: format!("{word} of {of}{of_visit}"),
-        expected: format!("something with {:?}", cut(contains)),
-        actual: match count {
-            0 => format!("no {word}"),
-            1 => format!("1 {word} without it"),
-            count => format!("{count} {word}s without it"),
-        },
-    })
+    let actual = match count {
+        0 => format!("no {word}"),
+        1 => format!("1 {word} without it"),
+        count => format!("{count} {word}s without it"),
+    };
+    let (what, expected) = (format!("{word} of {of}{of_visit}"), format!("something with {:?}", cut(contains)));
+    (!holds).then(|| Failure::new(what, expected, actual))
 }
 
 /// Every place where two values differ, with both values there; `at` is the path of the whole values. Of very many,
 /// the last one says how many are not shown.
-fn differences(at: &str, expected: Option<&Value>, actual: Option<&Value>) -> Vec<Mismatch> {
+fn differences(at: &str, expected: Option<&Value>, actual: Option<&Value>) -> Vec<Failure> {
     let mut found = Vec::new();
     collect_differences(&mut found, at.to_owned(), expected, actual);
     let unshown = found.len().saturating_sub(MAX_DIFFERENCES);
     if unshown > 0 {
         found.truncate(MAX_DIFFERENCES);
-        found.push(Mismatch {
-            what: format!("{unshown} more differences in {at}"),
-            expected: expected.map_or_else(String::new, |value| cut(&value.to_text())),
-            actual: actual.map_or_else(String::new, |value| cut(&value.to_text())),
-        });
+        let what = format!("{unshown} more differences in {at}");
+        found.push(Failure::new(what, shown(expected, ""), shown(actual, "")));
     }
     found
 }
 
-fn collect_differences(found: &mut Vec<Mismatch>, at: String, expected: Option<&Value>, actual: Option<&Value>) {
+fn collect_differences(found: &mut Vec<Failure>, at: String, expected: Option<&Value>, actual: Option<&Value>) {
     match (expected, actual) {
         (expected, actual) if expected == actual => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
@@ -288,12 +271,14 @@ fn collect_differences(found: &mut Vec<Mismatch>, at: String, expected: Option<&
                 collect_differences(found, format!("{at}[{index}]"), old.get(index), new.get(index));
             }
         }
-        (expected, actual) => found.push(Mismatch {
-            what: at,
-            expected: expected.map_or_else(|| "nothing here".to_owned(), |value| cut(&value.to_text())),
-            actual: actual.map_or_else(|| "it is missing".to_owned(), |value| cut(&value.to_text())),
-        }),
+        (expected, actual) => {
+            found.push(Failure::new(at, shown(expected, "nothing here"), shown(actual, "it is missing")));
+        }
     }
+}
+
+fn shown(value: Option<&Value>, otherwise: &str) -> String {
+    value.map_or_else(|| otherwise.to_owned(), |value| cut(&value.to_text()))
 }
 
 fn cut(text: &str) -> String {
@@ -311,7 +296,7 @@ mod tests {
 
     fn told(expected: &Value, actual: &Value) -> Vec<String> {
         let all = differences("$.result", Some(expected), Some(actual));
-        all.into_iter().map(|Mismatch { what, expected, actual }| format!("{what}: {expected} | {actual}")).collect()
+        all.into_iter().map(|Failure { what, expected, actual, .. }| format!("{what}: {expected} | {actual}")).collect()
     }
 
     #[test]
@@ -341,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_lacks_calls_is_under_no_bound() {
-        let told = |sum, unpriced| cost_under(0.5, KnownCost::new(sum, unpriced)).map(|mismatch| mismatch.actual);
+        let told = |sum, unpriced| cost_under(0.5, KnownCost::new(sum, unpriced)).map(|failure| failure.actual);
         assert_eq!(told(Some(0.25), 0), None);
         assert_eq!(told(Some(0.5), 0).unwrap(), "0.5 USD");
         assert_eq!(told(Some(0.25), 2).unwrap(), "at least 0.25 USD; calls without a known price: 2");

@@ -27,7 +27,7 @@ use rondo_protocol::event::{Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
-use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
+use rondo_protocol::workflow::{Checked, History, HookUse, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
 use super::scenario::{AnswerSource, Scenario};
@@ -130,29 +130,17 @@ impl RunSetup {
     }
 
     pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<RunResult, String> {
-        let (workflow, policy) = (definition.checked.workflow.clone(), without_waiting(&definition.checked.policy));
+        let checked = Checked { policy: without_waiting(&definition.checked.policy), ..definition.checked.clone() };
+        let Checked { workflow, policy, .. } = &checked;
         let store = Arc::new(MemoryStore::new());
         // Kinds keep state between runs, so each scenario has its own.
-        let kinds = rondo_hooks::registry()
-            .kinds()
-            .filter(|kind| !PASSED_THROUGH.contains(&kind.name()))
-            .cloned()
-            .collect::<Vec<_>>();
+        let registry = rondo_hooks::registry();
+        let kinds = registry.kinds().filter(|kind| !PASSED_THROUGH.contains(&kind.name())).cloned();
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
-        let graph = engine.graph(&workflow, &policy, &[]).map_err(|error| error.to_string())?;
-        let notices = notices(&workflow, &policy);
-        let run_config = self.run_config(&workflow, &scenario.answers, self.script.clone());
-        let input = scenario.input.clone();
-        let new = NewThread {
-            workflow,
-            policy,
-            input,
-            file: None,
-            script: None,
-            recorded: None,
-            workspace: None,
-            labels: rondo_core::Labels::default(),
-        };
+        let graph = engine.graph(workflow, policy, &[]).map_err(|error| error.to_string())?;
+        let notices = notices(workflow, policy);
+        let run_config = self.run_config(workflow, &scenario.answers, self.script.clone());
+        let new = NewThread::of(checked, scenario.input.clone());
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
         let (mut said, mut steps) = (Vec::new(), 0_usize);
@@ -194,23 +182,16 @@ impl RunSetup {
         let Committed { steps, route, end, tool_calls, cost, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
         let mut trace = RunTrace { route, said, ..RunTrace::default() };
-        let fault = match ended {
-            Ended::Finished(ending) => {
-                let thread::Ending { outcome, reason, result, .. } = ending;
+        let (outcome, fault) = match ended {
+            Ended::Finished(thread::Ending { outcome, reason, result, .. }) => {
                 (trace.end, trace.reason, trace.result) = (end, reason, Arc::unwrap_or_clone(result));
-                outcome.name().clone_into(&mut trace.outcome);
-                None
+                (outcome.name(), None)
             }
-            Ended::Stopped(fault) => {
-                "stopped".clone_into(&mut trace.outcome);
-                trace.code = Some(fault.code.to_string());
-                Some(fault)
-            }
-            Ended::Waiting(_) => {
-                "waiting".clone_into(&mut trace.outcome);
-                None
-            }
+            Ended::Stopped(fault) => ("stopped", Some(fault)),
+            Ended::Waiting(_) => ("waiting", None),
         };
+        outcome.clone_into(&mut trace.outcome);
+        trace.code = fault.as_ref().map(|fault| fault.code.to_string());
         Ok(RunResult {
             trace,
             steps,
@@ -268,9 +249,7 @@ fn without_waiting(policy: &Policy) -> Policy {
 /// A note for each skipped hook.
 fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
     let uses = policy.hooks.iter().chain(&workflow.hooks).filter(|hook| hook.kind == "command");
-    let name = |hook: &rondo_protocol::workflow::HookUse| {
-        hook.settings.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
+    let name = |hook: &HookUse| hook.settings.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     uses.map(|hook| format!("calls pass the program of the hook command ({}), which is not run in a test", name(hook)))
         .collect()
 }

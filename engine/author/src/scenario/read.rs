@@ -134,39 +134,38 @@ impl Reader<'_> {
         }
     }
 
+    /// What `read` makes of a node; a fault that says what it must be, if nothing.
+    fn typed<'n, T>(
+        &mut self,
+        key: &Key,
+        node: &'n Node,
+        what: &str,
+        read: impl FnOnce(&'n Kind) -> Option<T>,
+    ) -> Option<T> {
+        let read = read(&node.kind);
+        if read.is_none() {
+            self.shape(node.place(key.span), format!("`{}` must be {what}", excerpt(&key.name)));
+        }
+        read
+    }
+
     fn string(&mut self, key: &Key, node: &Node) -> Option<String> {
-        let Kind::Str(text) = &node.kind else {
-            self.shape(node.place(key.span), format!("`{}` must be a text", key.name));
-            return None;
-        };
-        Some(text.clone())
+        self.typed(key, node, "a text", |kind| if let Kind::Str(text) = kind { Some(text.clone()) } else { None })
     }
 
     fn map<'n>(&mut self, key: &Key, node: &'n Node) -> &'n [(Key, Node)] {
-        if let Kind::Map(members) = &node.kind {
-            return members;
-        }
-        self.shape(node.place(key.span), format!("`{}` must be a map", excerpt(&key.name)));
-        &[]
+        let members = |kind: &'n Kind| if let Kind::Map(members) = kind { Some(members.as_slice()) } else { None };
+        self.typed(key, node, "a map", members).unwrap_or_default()
     }
 
     fn list<'n>(&mut self, key: &Key, node: &'n Node) -> &'n [Node] {
-        if let Kind::List(items) = &node.kind {
-            return items;
-        }
-        self.shape(node.place(key.span), format!("`{}` must be a list", excerpt(&key.name)));
-        &[]
+        let items = |kind: &'n Kind| if let Kind::List(items) = kind { Some(items.as_slice()) } else { None };
+        self.typed(key, node, "a list", items).unwrap_or_default()
     }
 
     fn count(&mut self, key: &Key, node: &Node) -> Option<u64> {
-        let count = match node.kind {
-            Kind::Int(count) => u64::try_from(count).ok(),
-            _ => None,
-        };
-        if count.is_none() {
-            self.shape(node.place(key.span), format!("`{}` must be an integer from 0", excerpt(&key.name)));
-        }
-        count
+        let count = |kind: &Kind| if let Kind::Int(count) = kind { u64::try_from(*count).ok() } else { None };
+        self.typed(key, node, "an integer from 0", count)
     }
 
     /// Resolves the path at `node`, relative to the folder of scenarios, to one relative to the workflow's folder.
@@ -348,12 +347,16 @@ impl Reader<'_> {
         };
         let (mut args, mut text, mut failed) = (None, None, false);
         for (key, node) in members {
-            match (key.name.as_str(), &node.kind) {
-                ("args", Kind::Map(_)) => args = Some(node.to_value()),
-                ("args", _) => self.shape(node.place(key.span), "`args` must be a map"),
-                ("text", _) => text = self.string(key, node),
-                ("failed", Kind::Bool(value)) => failed = *value,
-                ("failed", _) => self.shape(node.place(key.span), "`failed` must be true or false"),
+            match key.name.as_str() {
+                "args" => {
+                    self.map(key, node);
+                    args = Some(node.to_value());
+                }
+                "text" => text = self.string(key, node),
+                "failed" => {
+                    let value = |kind: &Kind| if let Kind::Bool(value) = kind { Some(*value) } else { None };
+                    failed = self.typed(key, node, "true or false", value).unwrap_or_default();
+                }
                 _ => self.unknown(key, &RESULT_KEYS),
             }
         }

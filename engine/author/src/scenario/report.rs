@@ -28,7 +28,7 @@ pub struct Stale {
     pub file: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScenarioResult {
     pub name: String,
     pub file: String,
@@ -43,7 +43,7 @@ pub struct ScenarioResult {
     pub duration: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It met its expectations and matches the accepted snapshots.
@@ -52,11 +52,12 @@ pub enum Verdict {
     Pending,
     /// It did not meet its expectations.
     Failed,
+    #[default]
     Invalid,
 }
 
 /// An unmet expectation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Failure {
     pub file: String,
     /// From 1.

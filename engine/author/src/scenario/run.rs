@@ -12,7 +12,7 @@ use rondo_protocol::source::Source;
 
 use super::compare::Comparer;
 use super::definition::Definition;
-use super::expect::{self, Location};
+use super::expect;
 use super::explain::Explainer;
 use super::parts::{self, PartDigests};
 use super::play::{RunResult, RunSetup};
@@ -108,13 +108,7 @@ impl ScenarioTest<'_> {
         let mut tested = ScenarioResult {
             name: self.written.name.clone(),
             file: self.written.file.clone(),
-            verdict: Verdict::Invalid,
-            faults: Vec::new(),
-            failures: Vec::new(),
-            notices: Vec::new(),
-            changes: Vec::new(),
-            snapshots: Vec::new(),
-            duration: std::time::Duration::ZERO,
+            ..ScenarioResult::default()
         };
         match &self.written.text {
             Ok(text) => self.test(text, &mut tested),
@@ -155,11 +149,8 @@ impl ScenarioTest<'_> {
             tested.faults.extend(accepted.faults);
             return;
         }
-        let parts: PartDigests = [self.all, &stage.fixtures.parts, &scenario.parts]
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let mut parts = self.parts(&stage);
+        parts.extend(scenario.parts.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let played = match runtime {
             Ok(runtime) => runtime.block_on(stage.play(self.definition, &scenario)),
@@ -187,36 +178,26 @@ impl ScenarioTest<'_> {
         tested.failures.extend(self.unexpected(scenario, &played));
         tested.notices.append(&mut played.notices);
         let name = self.course_name();
-        let explainer = Explainer {
-            changed: accepted.trace.as_ref().map(|trace| parts::changed(&trace.parts, parts)),
-            old: accepted.trace.as_ref(),
-            new: &played.trace,
-            workflow: &self.definition.checked.workflow,
+        let changed = accepted.trace.as_ref().map(|trace| parts::changed(&trace.parts, parts));
+        let comparer = self.comparer(scenario, changed, accepted.trace.as_ref(), &played.trace);
+        let state = |name: &str, is_same: Option<bool>| match is_same {
+            _ if accepted.unusable.contains(name) => SnapshotState::Unusable,
+            None => SnapshotState::Missing,
+            Some(true) => SnapshotState::Same,
+            Some(false) => SnapshotState::Changed,
         };
-        let comparer = Comparer { explainer, definition: self.definition, scenario, file: &self.written.file };
         let trace_change = accepted.trace.as_ref().and_then(|trace| comparer.trace(&name, trace));
         let mut taken = Vec::new();
         for (role, now) in &played.requests {
             let name = self.role_name(role);
             let old = accepted.requests.get(role);
             let text = self.front(scenario, role.as_str()).with(&now.to_text());
-            let state = match old {
-                _ if accepted.unusable.contains(&name) => SnapshotState::Unusable,
-                None => SnapshotState::Missing,
-                Some(old) if old == now => SnapshotState::Same,
-                Some(_) => SnapshotState::Changed,
-            };
-            tested
-                .changes
-                .extend(old.filter(|old| *old != now).and_then(|old| comparer.requests(&name, role, old, now)));
+            let state = state(&name, old.map(|old| old == now));
+            let change = old.filter(|old| *old != now).and_then(|old| comparer.requests(&name, role, old, now));
+            tested.changes.extend(change);
             taken.push(self.taken(name, text, state));
         }
-        let state = match (&accepted.trace, &trace_change) {
-            _ if accepted.unusable.contains(&name) => SnapshotState::Unusable,
-            (None, _) => SnapshotState::Missing,
-            (Some(_), None) => SnapshotState::Same,
-            (Some(_), Some(_)) => SnapshotState::Changed,
-        };
+        let state = state(&name, accepted.trace.as_ref().map(|_| trace_change.is_none()));
         let text = self.front(scenario, "course").with(&played.trace.to_text());
         taken.insert(0, self.taken(name, text, state));
         tested.snapshots = taken;
@@ -226,9 +207,7 @@ impl ScenarioTest<'_> {
     }
 
     fn failure(&self, scenario: &Scenario, key: &str, [what, expected]: [&str; 2], actual: String) -> Failure {
-        let Location { line, column } = scenario.location(key);
-        let (file, what, expected) = (self.written.file.clone(), what.to_owned(), expected.to_owned());
-        Failure { file, line, column, what, expected, actual }
+        Failure::new(what, expected, actual).at(&self.written.file, scenario.location(key))
     }
 
     /// Failures of any run, regardless of the scenario's expectations.
@@ -249,21 +228,30 @@ impl ScenarioTest<'_> {
         played.unanswered.iter().map(of_call).chain(stopped).chain(too_long).collect()
     }
 
+    /// The digests of the workflow's parts and of its tools.
+    fn parts(&self, stage: &RunSetup) -> PartDigests {
+        let all = self.all.iter().chain(&stage.fixtures.parts);
+        all.map(|(path, digest)| (path.clone(), digest.clone())).collect()
+    }
+
+    fn comparer<'s>(
+        &'s self,
+        scenario: &'s Scenario,
+        changed: Option<BTreeSet<String>>,
+        old: Option<&'s RunTrace>,
+        new: &'s RunTrace,
+    ) -> Comparer<'s> {
+        let explainer = Explainer { changed, old, new, workflow: &self.definition.checked.workflow };
+        Comparer { explainer, definition: self.definition, scenario, file: &self.written.file }
+    }
+
     /// Differences known without a run.
     fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
-        let parts: PartDigests =
-            [self.all, &stage.fixtures.parts].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-        let mut changed = parts::changed(&trace.parts, &parts);
+        let mut changed = parts::changed(&trace.parts, &self.parts(stage));
         // Unreadable parts of the scenario have no digest.
         changed.retain(|part| !part.starts_with("scenario."));
-        let explainer = Explainer {
-            changed: Some(changed),
-            old: Some(trace),
-            new: trace,
-            workflow: &self.definition.checked.workflow,
-        };
-        let comparer = Comparer { explainer, definition: self.definition, scenario, file: &self.written.file };
+        let comparer = self.comparer(scenario, Some(changed), Some(trace), trace);
         let heads = stage.heads(self.definition).unwrap_or_default();
         let of_head =
             |(role, old): (&RoleName, &Requests)| comparer.head(&self.role_name(role), role, old, heads.get(role)?);
@@ -299,9 +287,10 @@ impl ScenarioTest<'_> {
             }
             let file = self.suite.shown_snapshot(name);
             let fault = match text {
-                Ok(text) => accepted
-                    .read(role, &text.replace("\r\n", "\n"))
-                    .map_err(|(fault, text)| fault.diagnostic(&file, &text)),
+                Ok(text) => {
+                    let text = text.replace("\r\n", "\n");
+                    accepted.read(role, &text).map_err(|fault| fault.diagnostic(&file, &text))
+                }
                 Err(what) => {
                     let message = format!("the snapshot cannot be read: {what}");
                     Err(Diagnostic::at(Code::SnapshotSyntax, &file, "", Span::default(), message))
@@ -317,13 +306,12 @@ impl ScenarioTest<'_> {
 }
 
 impl Accepted {
-    fn read(&mut self, role: Option<&str>, text: &str) -> Result<(), (snapshot::Error, String)> {
-        let of = |fault| (fault, text.to_owned());
-        let from = snapshot::body(text).map_err(of)?;
+    fn read(&mut self, role: Option<&str>, text: &str) -> Result<(), snapshot::Error> {
+        let from = snapshot::body(text)?;
         match role {
-            None => self.trace = Some(RunTrace::read(text, from).map_err(of)?),
+            None => self.trace = Some(RunTrace::read(text, from)?),
             Some(role) => {
-                let requests = Requests::read(text, from).map_err(of)?;
+                let requests = Requests::read(text, from)?;
                 // A snapshot whose name contains no valid role name belongs to no role, so it is stale.
                 if let Ok(role) = RoleName::new(role) {
                     self.requests.insert(role, requests);

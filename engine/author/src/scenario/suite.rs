@@ -152,12 +152,14 @@ fn shown(path: &Path) -> String {
 
 /// The names in a folder, sorted; empty if there is no such folder.
 fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
-    let unreadable =
-        |error: std::io::Error| Unreadable { folder: folder.display().to_string(), what: error.to_string() };
+    let refused = |path: &Path, what: String| Unreadable { folder: path.display().to_string(), what };
+    let unreadable = |error: std::io::Error| refused(folder, error.to_string());
+    let linked = |path: &Path, what: &str| {
+        refused(path, format!("it is a link, which is not followed: put the {what} itself there"))
+    };
     // Output must stay within the workflow's folder, wherever that came from.
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
-        let what = "it is a link, which is not followed: put the folder itself there".to_owned();
-        return Err(Unreadable { folder: folder.display().to_string(), what });
+        return Err(linked(folder, "folder"));
     }
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -170,8 +172,7 @@ fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if (ending(&name).is_some() || name.contains(ACCEPTED)) && entry.file_type().is_ok_and(|kind| kind.is_symlink())
         {
-            let what = "it is a link, which is not followed: put the file itself there".to_owned();
-            return Err(Unreadable { folder: entry.path().display().to_string(), what });
+            return Err(linked(&entry.path(), "file"));
         }
         names.push(name);
     }

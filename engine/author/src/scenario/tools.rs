@@ -30,6 +30,7 @@ const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
 /// How many characters of arguments a report shows.
 const SHOWN: usize = 200;
 
+#[derive(Default)]
 pub struct ToolFixtures {
     pub set: ToolSet,
     /// The files that they see; `None` if no role has a tool.
@@ -44,8 +45,7 @@ pub struct ToolFixtures {
 impl ToolFixtures {
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
-        let mut fixtures =
-            Self { set: ToolSet::default(), files: None, parts: PartDigests::new(), canned: Vec::new(), copy: None };
+        let mut fixtures = Self::default();
         if named.is_empty() {
             return Ok(fixtures);
         }

@@ -3,7 +3,9 @@
 
 use rondo_protocol::Value;
 use rondo_protocol::id::FieldName;
-use rondo_protocol::workflow::{Edge, Field, Ordered, Outgoing, RoleKind, Target, Template, Workflow};
+use rondo_protocol::workflow::{Field, Ordered, RoleKind, Target, Template, Workflow};
+
+use crate::edges;
 
 /// The fields of a status of a child role, each untyped one by what every result of the child says of it.
 pub fn fields(kind: &RoleKind, declared: &Ordered<FieldName, Field>) -> Ordered<FieldName, Field> {
@@ -20,22 +22,12 @@ pub fn fields(kind: &RoleKind, declared: &Ordered<FieldName, Field>) -> Ordered<
 /// differ.
 fn schema_of(workflow: &Workflow, name: &str) -> Option<Value> {
     let mut known: Option<Value> = None;
-    for (from, outgoing) in &workflow.graph {
-        let statuses: Vec<_> = match outgoing {
-            Outgoing::Start(edges) => vec![(None, edges)],
-            Outgoing::Role(statuses) => statuses.iter().map(|(status, edges)| (Some(status), edges)).collect(),
-        };
-        for (status, edges) in statuses {
-            for edge in edges.iter().flat_map(Edge::with_on_max) {
-                let result = edge.result.as_ref().or(workflow.result.as_ref());
-                let member = result.filter(|_| matches!(edge.to, Target::End)).and_then(|Template(it)| it.get(name));
-                let Some(member) = member else { continue };
-                let at = status.map(|status| (from.as_str(), status.as_str()));
-                let schema = declared(workflow, at, member.as_str()?)?;
-                if known.get_or_insert_with(|| schema.clone()) != &schema {
-                    return None;
-                }
-            }
+    for (from, status, edge) in edges(workflow).filter(|(.., edge)| matches!(edge.to, Target::End)) {
+        let result = edge.result.as_ref().or(workflow.result.as_ref());
+        let Some(member) = result.and_then(|Template(it)| it.get(name)) else { continue };
+        let schema = declared(workflow, status.map(|status| (from, status.as_str())), member.as_str()?)?;
+        if known.get_or_insert_with(|| schema.clone()) != &schema {
+            return None;
         }
     }
     known

@@ -140,8 +140,11 @@ impl<'a> CostEstimator<'a> {
             }
             let text = answer.text();
             let request = self.model_roles.get(role).map(|runtime| {
-                let mut conversation = own(&conversations, lane, role);
-                let round = Round { lane: lane.clone(), opened_by: opened_by(&run, lane) };
+                let known = lane.outward().find_map(|lane| conversations.get(&(lane, role.clone())));
+                let mut conversation = known.cloned().unwrap_or_default();
+                // For each part of the lane's path the step that opened this round.
+                let opened_by = run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default();
+                let round = Round { lane: lane.clone(), opened_by };
                 let sent = conversation.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
                 conversations.insert((lane.clone(), role.clone()), conversation);
                 sent
@@ -173,19 +176,6 @@ impl<'a> CostEstimator<'a> {
         }
         Some(costs)
     }
-}
-
-fn own(
-    conversations: &BTreeMap<(LanePath, RoleName), ConversationSize>,
-    lane: &LanePath,
-    role: &RoleName,
-) -> ConversationSize {
-    lane.outward().find_map(|lane| conversations.get(&(lane, role.clone())).cloned()).unwrap_or_default()
-}
-
-/// For each part of a lane's path the step that opened this round.
-fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
-    run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default()
 }
 
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::id::FieldName;
+use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::workflow::Checked;
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
@@ -40,10 +40,9 @@ pub(super) fn diagnostics(
         let message = format!("no answer that was tried leads to `{part}`");
         diagnostics.push(places.key_fault(Code::EdgeNeverTaken, part, message).with_hint(hint));
     }
-    let outputs = answer_set.unmade.iter().map(|(role, status, field)| {
-        let output = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
-        (key(&output, field.as_str()), field)
-    });
+    let output = |role: &RoleName, status: &Status| key(&key(&key("roles", role.as_str()), "output"), status.as_str());
+    let outputs = answer_set.unmade.iter();
+    let outputs = outputs.map(|(role, status, field)| (key(&output(role, status), field.as_str()), field));
     let inputs = unmade_inputs.iter().map(|field| (key("input", field.as_str()), field));
     for (part, field) in outputs.chain(inputs) {
         let message = format!("no value could be made for `{field}`: what depends on it is not simulated");
@@ -51,9 +50,8 @@ pub(super) fn diagnostics(
         diagnostics.push(places.key_fault(Code::FieldWithoutValue, &part, message).with_hint(hint));
     }
     for (role, status) in &answer_set.cut {
-        let part = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
         let message = format!("`{role}.{status}` has more combinations of values than are tried");
-        diagnostics.push(places.key_fault(Code::WalkCut, &part, message));
+        diagnostics.push(places.key_fault(Code::WalkCut, &output(role, status), message));
     }
     for what in &found.cut {
         let message = format!("the walk was cut at {what}: routes and faults beyond are not known");
@@ -62,8 +60,8 @@ pub(super) fn diagnostics(
     }
     for what in unweighed {
         let message = format!("the routes were cut at {what}: those beyond are not weighed");
-        diagnostics
-            .push(places.key_fault(Code::WalkCut, "graph", message).with_hint("a smaller `max` makes fewer of them"));
+        let hint = "a smaller `max` makes fewer of them";
+        diagnostics.push(places.key_fault(Code::WalkCut, "graph", message).with_hint(hint));
     }
     diagnostics.extend(limits(checked, found, worst));
     places.sort(&mut diagnostics);
@@ -122,10 +120,10 @@ fn limits(checked: &Checked, exploration: &Exploration, worst: &Worst) -> Vec<Di
     let mut found = Vec::new();
     for (message, role) in &exploration.limits {
         let part = match role {
-            Some(role) if checked.places.has(&key(&key("roles", role.as_str()), "limits")) => {
-                key(&key(&key("roles", role.as_str()), "limits"), "visits")
+            Some(role) => {
+                let own = key(&key("roles", role.as_str()), "limits");
+                key(if checked.places.has(&own) { &own } else { "limits" }, "visits")
             }
-            Some(_) => "limits.visits".to_owned(),
             None => "limits.steps".to_owned(),
         };
         let message = format!("a route ends there: {message}");

@@ -99,12 +99,12 @@ pub struct Route {
 impl Route {
     /// Estimated tokens of all its requests.
     pub fn prompt_tokens(&self) -> Option<u64> {
-        self.costs.as_ref().map(|costs| costs.values().map(|cost| cost.prompt_tokens).sum())
+        Some(self.costs.as_ref()?.values().map(|cost| cost.prompt_tokens).sum())
     }
 
     /// Estimated tokens of all its answers.
     pub fn output_tokens(&self) -> Option<u64> {
-        self.costs.as_ref().map(|costs| costs.values().map(|cost| cost.output_tokens).sum())
+        Some(self.costs.as_ref()?.values().map(|cost| cost.output_tokens).sum())
     }
 }
 
@@ -180,7 +180,8 @@ pub fn simulate(subject: &Subject<'_>, on_progress: &mut dyn FnMut(Progress)) ->
 
     let wanted = subject.routes.max(MAX_WEIGHED);
     let routes::Shortest { paths, is_all, cut } = routes::shortest(space, &ahead, &found.roots, wanted);
-    let mut weighed: Vec<Route> = found.empty.values().map(|end| Route::empty(*end)).collect();
+    let empty = |end: &End| Route { steps: Vec::new(), end: *end, costs: Some(BTreeMap::new()) };
+    let mut weighed: Vec<Route> = found.empty.values().map(empty).collect();
     weighed.dedup();
     // If there is no room to weigh all: first those shown, then those that may be the worst.
     let (shown, beyond) = paths.split_at_checked(subject.routes).unwrap_or((&paths, &[]));
@@ -224,12 +225,6 @@ fn children(subject: &Subject<'_>) -> Result<BTreeMap<RoleName, Worst>, resolved
         children.insert(name.clone(), simulate(&subject, &mut |_| {})?.worst);
     }
     Ok(children)
-}
-
-impl Route {
-    fn empty(end: End) -> Self {
-        Self { steps: Vec::new(), end, costs: Some(BTreeMap::new()) }
-    }
 }
 
 /// The number of orders of lanes: one, unless a join continues before all of them have ended.

@@ -43,36 +43,28 @@ pub struct Reach {
 impl Reachability {
     pub fn of(space: &StateSpace) -> Self {
         let mut ahead = Self { states: vec![Reach::default(); space.states.len()], is_exact: true };
-        let mut settled = vec![false; space.states.len()];
-        let mut open = vec![false; space.states.len()];
+        let (mut settled, mut open) = (BTreeSet::new(), BTreeSet::new());
         for root in 0..space.states.len() {
             let mut stack = vec![(root, 0_usize)];
             while let Some((state, way)) = stack.pop() {
-                if settled.get(state) != Some(&false) {
+                if settled.contains(&state) {
                     continue;
                 }
-                if let Some(mark) = open.get_mut(state) {
-                    *mark = true;
-                }
+                open.insert(state);
                 let Some(target) = space.ways(state).get(way).map(|way| way.target) else {
                     let reach = ahead.settle(space, state);
-                    if let (Some(place), Some(done)) = (ahead.states.get_mut(state), settled.get_mut(state)) {
+                    if let Some(place) = ahead.states.get_mut(state) {
                         *place = reach;
-                        *done = true;
                     }
+                    settled.insert(state);
                     continue;
                 };
                 stack.push((state, way + 1));
-                match target {
-                    Target::State(next) if settled.get(next) == Some(&false) => {
-                        if open.get(next) == Some(&true) {
-                            // A cycle: paths through it do not end.
-                            ahead.is_exact = false;
-                        } else {
-                            stack.push((next, 0));
-                        }
-                    }
-                    Target::State(_) | Target::End(_) => {}
+                let Target::State(next) = target else { continue };
+                // An open state is on a cycle, whose paths do not end.
+                ahead.is_exact &= settled.contains(&next) || !open.contains(&next);
+                if !open.contains(&next) {
+                    stack.push((next, 0));
                 }
             }
         }

@@ -1,13 +1,12 @@
 //! A simulated thread: its machine, driven without a store, and its steps.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::conversation::Episode;
 use rondo_core::graph::{EdgeId, Graph};
 use rondo_core::thread::{
-    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, OwnVisits, PastLane, StepLookup,
-    Undecided, VisitEnd,
+    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, PastLane, StepLookup, Undecided,
+    VisitEnd,
 };
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -174,8 +173,7 @@ impl StepLookup for Steps {
         let own: Vec<&StepNode> = self.newest_first().filter(|made| made.episode.lane == *lane).collect();
         let mut past = PastLane::default();
         for made in own.iter().rev() {
-            let own: &mut BTreeMap<RoleName, OwnVisits> = &mut past.own;
-            let of_role = own.entry(made.episode.role.clone()).or_default();
+            let of_role = past.own.entry(made.episode.role.clone()).or_default();
             of_role.visits += 1;
             of_role.latest = made.episode.seq;
             if let Some(left_by) = made.note.left_by {

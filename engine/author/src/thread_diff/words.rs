@@ -25,15 +25,8 @@ pub enum DiffPart {
 
 pub fn words(old: &str, new: &str) -> Vec<DiffPart> {
     let mut parts = DiffParts::default();
-    parts.texts(&tokens(old), &tokens(new), Unit::Line);
+    parts.texts(&tokens(old), &tokens(new), DiffParts::lines);
     parts.0
-}
-
-/// How texts with too many tokens are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
-    Line,
-    Whole,
 }
 
 /// Words, runs of blanks, and every other character by itself. Scripts that do not separate words go by characters.
@@ -74,7 +67,8 @@ impl Kind {
 struct DiffParts(Vec<DiffPart>);
 
 impl DiffParts {
-    fn texts(&mut self, old: &[&str], new: &[&str], coarser: Unit) {
+    /// `coarser` is how texts with too many tokens are compared.
+    fn texts(&mut self, old: &[&str], new: &[&str], coarser: fn(&mut Self, &[&str], &[&str])) {
         let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
         let (begin, old) = old.split_at(before);
         let (_, new) = new.split_at(before);
@@ -84,10 +78,8 @@ impl DiffParts {
         self.same(begin);
         if old.len().max(new.len()) <= MAX_TOKENS {
             self.tokens(old, new);
-        } else if coarser == Unit::Line {
-            self.lines(old, new);
         } else {
-            self.changed(&old.concat(), &new.concat());
+            coarser(self, old, new);
         }
         self.same(end);
     }
@@ -111,7 +103,7 @@ impl DiffParts {
         for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
             let old = old.get(op.old_range()).unwrap_or_default().concat();
             let new = new.get(op.new_range()).unwrap_or_default().concat();
-            self.texts(&tokens(&old), &tokens(&new), Unit::Whole);
+            self.texts(&tokens(&old), &tokens(&new), |parts, old, new| parts.changed(&old.concat(), &new.concat()));
         }
     }
 

@@ -28,6 +28,10 @@ pub(super) const KEYS: [&str; 14] = [
     "reason",
 ];
 
+/// Those that say what is looked at, in the order in which one of several is chosen.
+const SUBJECTS: [&str; 9] =
+    ["path", "role", "said", "reason", "calls", "model_calls", "tool_calls", "cost_usd_under", "prompt_tokens_under"];
+
 /// The first names of a path.
 pub(super) const FACTS: [&str; 8] = ["outcome", "exit", "reason", "result", "route", "said", "input", "steps"];
 
@@ -59,48 +63,30 @@ impl Reader<'_> {
             let before = self.faults.len();
             let expectation = self.assertion(&mut given);
             if expectation.is_none() && self.faults.len() == before {
-                self.shape(
-                    place,
-                    "the assertion looks at nothing: give it `path`, `role`, `calls`, `said` or another key",
-                );
+                let what = "the assertion looks at nothing: give it `path`, `role`, `calls`, `said` or another key";
+                self.shape(place, what);
             }
             for (key, _) in given.into_values() {
-                self.shape(
-                    key.span,
-                    format!("`{}` does not belong to this assertion; make it one of its own", key.name),
-                );
+                let what = format!("`{}` does not belong to this assertion; make it one of its own", key.name);
+                self.shape(key.span, what);
             }
             self.keep(expectation, place);
         }
     }
 
     fn assertion(&mut self, given: &mut Given<'_>) -> Option<Expectation> {
-        if let Some((key, node)) = given.remove("path") {
-            return self.at(key, node, given);
+        let (key, node) = SUBJECTS.iter().find_map(|subject| given.remove(subject))?;
+        match key.name.as_str() {
+            "path" => self.at(key, node, given),
+            "role" => self.text_contains(key, node, given),
+            "said" => self.string(key, node).map(Expectation::Said),
+            "reason" => self.string(key, node).map(Expectation::Reason),
+            "calls" => Some(Expectation::Calls(self.calls(key, node))),
+            "model_calls" => self.count(key, node).map(Expectation::ModelCalls),
+            "tool_calls" => Some(Expectation::ToolCalls(self.tool_calls(key, node))),
+            "cost_usd_under" => self.money(key, node).map(Expectation::CostUnder),
+            _ => self.count(key, node).map(Expectation::PromptTokensUnder),
         }
-        if let Some((key, node)) = given.remove("role") {
-            return self.text_contains(key, node, given);
-        }
-        if let Some((key, node)) = given.remove("said") {
-            return self.string(key, node).map(Expectation::Said);
-        }
-        if let Some((key, node)) = given.remove("reason") {
-            return self.string(key, node).map(Expectation::Reason);
-        }
-        if let Some((key, node)) = given.remove("calls") {
-            return Some(Expectation::Calls(self.calls(key, node)));
-        }
-        if let Some((key, node)) = given.remove("model_calls") {
-            return self.count(key, node).map(Expectation::ModelCalls);
-        }
-        if let Some((key, node)) = given.remove("tool_calls") {
-            return Some(Expectation::ToolCalls(self.tool_calls(key, node)));
-        }
-        if let Some((key, node)) = given.remove("cost_usd_under") {
-            return self.money(key, node).map(Expectation::CostUnder);
-        }
-        let (key, node) = given.remove("prompt_tokens_under")?;
-        self.count(key, node).map(Expectation::PromptTokensUnder)
     }
 
     /// The one of two alternative keys that `owner` requires.
@@ -193,14 +179,10 @@ impl Reader<'_> {
     }
 
     fn money(&mut self, key: &Key, node: &Node) -> Option<f64> {
-        let amount = match node.kind {
-            Kind::Int(amount) => u32::try_from(amount).ok().map(f64::from),
-            Kind::Float(amount) if amount >= 0.0 => Some(amount),
+        self.typed(key, node, "an amount of US dollars", |kind| match kind {
+            Kind::Int(amount) => u32::try_from(*amount).ok().map(f64::from),
+            Kind::Float(amount) if *amount >= 0.0 => Some(*amount),
             _ => None,
-        };
-        if amount.is_none() {
-            self.shape(node.place(key.span), format!("`{}` must be an amount of US dollars", key.name));
-        }
-        amount
+        })
     }
 }

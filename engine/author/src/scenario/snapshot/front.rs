@@ -43,15 +43,14 @@ impl Front<'_> {
 
 /// The offset of a snapshot's body. `text` has `\n` at the end of each line.
 pub fn body(text: &str) -> Result<usize, Error> {
-    let unfit = |message: &str| Error::new(Code::SnapshotSyntax, 0..0, message);
+    let unfit = |message: &str| Error::syntax(0..0, message);
     let inner = text.strip_prefix(FENCE).ok_or_else(|| unfit("a snapshot begins with a line `---`"))?;
     let length = if inner.starts_with(FENCE) { Some(0) } else { inner.find("\n---\n").map(|at| at + 1) };
     let length = length.ok_or_else(|| unfit("the front matter has no second line `---`"))?;
     let body = FENCE.len() + length + FENCE.len();
     let front = inner.get(..length).unwrap_or_default();
-    let read = source::yaml(front).map_err(|fault| {
-        Error::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message))
-    })?;
+    let read = source::yaml(front)
+        .map_err(|fault| Error::syntax(FENCE.len()..body, format!("the front matter: {}", fault.message)))?;
     let format = read.get("info").and_then(|info| info.get("format"));
     match format.map(|format| &format.kind) {
         Some(Kind::Int(format)) if *format == i128::from(FORMAT) => Ok(body),

@@ -44,6 +44,10 @@ impl Error {
         Self { code, at, message: message.into() }
     }
 
+    fn syntax(at: Range<usize>, message: impl Into<String>) -> Self {
+        Self::new(Code::SnapshotSyntax, at, message)
+    }
+
     pub fn diagnostic(self, file: &str, text: &str) -> Diagnostic {
         let span = Span::new(self.at.start, self.at.len());
         let hint = "look at `git diff`; `rondo test --accept` rewrites the snapshot";

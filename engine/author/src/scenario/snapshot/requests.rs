@@ -19,7 +19,7 @@ use rondo_protocol::message::{Conversation, Message, Opaque, Part, Speaker, Tool
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
-use super::text::{Parser, block, heading, read_word, word};
+use super::text::{Parser, block, heading, read_word, section, word};
 use super::{EDITED, Error, check_unedited, digest_of, json, short};
 
 /// The most messages of all requests of one snapshot, shared ones counted in each: this bounds the references held.
@@ -92,14 +92,12 @@ impl Requests {
             heading(&mut out, &format!("request {number} · {lane}visit {}", request.visit));
             if let Some((last, before)) = last {
                 let all = before.messages.len();
-                heading(
-                    &mut out,
-                    &if shared == all {
-                        format!("continues request {last} · {all} messages")
-                    } else {
-                        format!("does not continue request {last} · {shared} of {all} messages are shared")
-                    },
-                );
+                let words = if shared == all {
+                    format!("continues request {last} · {all} messages")
+                } else {
+                    format!("does not continue request {last} · {shared} of {all} messages are shared")
+                };
+                heading(&mut out, &words);
             }
             out.push('\n');
             for ((message, label), number) in new.iter().zip(shared + 1..) {
@@ -128,7 +126,7 @@ impl Requests {
             let place = parser.place();
             if place.is_empty() {
                 let message = "the snapshot does not end with its digests: it was cut";
-                return Err(Error::new(Code::SnapshotSyntax, place, message));
+                return Err(Error::syntax(place, message));
             }
             places.push(place.clone());
             if let Some(read) = read_head(&mut parser)? {
@@ -136,12 +134,12 @@ impl Requests {
                 continue;
             }
             let (Some(head), Some(rest)) = (&head, parser.heading("request ")) else {
-                return Err(Error::new(Code::SnapshotSyntax, place, "expected a head or a request"));
+                return Err(Error::syntax(place, "expected a head or a request"));
             };
             let number = sent.len() + 1;
             let Some((lane, visit)) = rest.strip_prefix(&format!("{number} · ")).and_then(lane_and_visit) else {
                 let message = format!("expected `request {number} · [lane .. ·] visit ..`");
-                return Err(Error::new(Code::SnapshotSyntax, place, message));
+                return Err(Error::syntax(place, message));
             };
             let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
             let mut messages = match before {
@@ -197,7 +195,7 @@ fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<V
         shared.and_then(|shared| shared.parse().ok()).filter(|shared| *shared < all)
     };
     let message = || format!("expected how the request continues request {last}, which has {all} messages");
-    let shared = shared.ok_or_else(|| Error::new(Code::SnapshotSyntax, place, message()))?;
+    let shared = shared.ok_or_else(|| Error::syntax(place, message()))?;
     Ok(before.messages.get(..shared).unwrap_or_default().to_vec())
 }
 
@@ -207,17 +205,14 @@ fn write_head(out: &mut String, head: &Head) -> Digest {
     heading(out, "head");
     heading(out, &format!("model {}", word(&head.model)));
     if !head.parameters.0.is_empty() {
-        heading(out, "parameters");
         let parameters = Value::Object(head.parameters.0.clone()).to_text();
-        block(out, &json::pretty(&parameters).unwrap_or(parameters));
+        section(out, "parameters", &json::pretty(&parameters).unwrap_or(parameters));
     }
     out.push('\n');
-    heading(out, "system");
-    block(out, &head.system);
+    section(out, "system", &head.system);
     out.push('\n');
     for tool in &head.tools {
-        heading(out, &format!("tool {}", word(&tool.name)));
-        block(out, &tool.description);
+        section(out, &format!("tool {}", word(&tool.name)), &tool.description);
         write_schema(out, "takes", &tool.parameters);
         out.push('\n');
     }
@@ -232,12 +227,9 @@ fn write_head(out: &mut String, head: &Head) -> Digest {
 const AS_SENT: &str = " · as sent";
 
 fn write_schema(out: &mut String, words: &str, schema: &str) {
-    if let Some(pretty) = json::pretty(schema) {
-        heading(out, words);
-        block(out, &pretty);
-    } else {
-        heading(out, &format!("{words}{AS_SENT}"));
-        block(out, schema);
+    match json::pretty(schema) {
+        Some(pretty) => section(out, words, &pretty),
+        None => section(out, &format!("{words}{AS_SENT}"), schema),
     }
 }
 
@@ -247,7 +239,7 @@ fn read_schema(parser: &mut Parser<'_>, words: &str) -> Result<Option<String>, E
         None => Ok(None),
         Some("") => Ok(Some(json::compact(&parser.block()?))),
         Some(AS_SENT) => Ok(Some(parser.block()?)),
-        Some(_) => Err(Error::new(Code::SnapshotSyntax, place, format!("expected `{words}` and nothing after it"))),
+        Some(_) => Err(Error::syntax(place, format!("expected `{words}` and nothing after it"))),
     }
 }
 
@@ -255,15 +247,13 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
     if !parser.line_is("head") {
         return Ok(None);
     }
-    let Some((model, "")) = parser.heading("model ").and_then(read_word) else {
-        return Err(parser.expected("model NAME"));
-    };
+    let model = parser.heading("model ").and_then(last_word).ok_or_else(|| parser.expected("model NAME"))?;
     let mut parameters = Parameters::default();
     let at = parser.place();
     if parser.heading("parameters").is_some() {
         let text = parser.block()?;
         let Ok(Value::Object(read)) = canonical::parse(text.as_bytes()) else {
-            return Err(Error::new(Code::SnapshotSyntax, at, "the parameters are no JSON object"));
+            return Err(Error::syntax(at, "the parameters are no JSON object"));
         };
         parameters = Parameters(read);
     }
@@ -271,9 +261,9 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
     let system = parser.block()?;
     let mut tools = Vec::new();
     while let Some(rest) = parser.heading("tool ") {
-        let Some((name, "")) = read_word(rest) else { return Err(parser.expected("tool NAME")) };
+        let name = last_word(rest).ok_or_else(|| parser.expected("tool NAME"))?;
         let description = parser.block()?;
-        let Some(parameters) = read_schema(parser, "takes")? else { return Err(parser.expected("takes")) };
+        let parameters = read_schema(parser, "takes")?.ok_or_else(|| parser.expected("takes"))?;
         tools.push(ToolSpec { description, name, parameters });
     }
     let response_format = read_schema(parser, "response format")?;
@@ -294,8 +284,7 @@ fn write_message(out: &mut String, number: usize, message: &Message, label: &str
     if !label.is_empty() {
         let _ = write!(words, " · {}", word_of_label(label));
     }
-    heading(out, &words);
-    block(out, text);
+    section(out, &words, text);
     for part in parts {
         write_part(out, part);
     }
@@ -304,25 +293,18 @@ fn write_message(out: &mut String, number: usize, message: &Message, label: &str
 
 fn write_part(out: &mut String, part: &Part) {
     match part {
-        Part::Text { text } => {
-            heading(out, "text");
-            block(out, text);
-        }
+        Part::Text { text } => section(out, "text", text),
         Part::Reasoning { opaque, text } => {
-            heading(out, "reasoning");
-            block(out, text);
+            section(out, "reasoning", text);
             if let Some(Opaque { data, provider }) = opaque {
-                heading(out, &format!("taken back by {}", word(provider)));
-                block(out, data);
+                section(out, &format!("taken back by {}", word(provider)), data);
             }
         }
         Part::ToolCall(ToolUse { arguments, id, name }) => {
-            heading(out, &format!("calls {} · {}", word(name), word(id)));
-            block(out, arguments);
+            section(out, &format!("calls {} · {}", word(name), word(id)), arguments);
         }
         Part::File { digest, media_type, name } => {
-            heading(out, &format!("file {} · {}", word(name), word(media_type)));
-            block(out, &digest.to_string());
+            section(out, &format!("file {} · {}", word(name), word(media_type)), &digest.to_string());
         }
         // It is the only part of its message.
         Part::ToolResult { text, .. } => block(out, text),
@@ -341,7 +323,7 @@ fn word_of_label(label: &str) -> String {
 fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelled>, Error> {
     let place = parser.place();
     let Some(rest) = parser.heading("message ") else { return Ok(None) };
-    let unfit = |what: &str| Error::new(Code::SnapshotSyntax, place.clone(), what);
+    let unfit = |what: &str| Error::syntax(place.clone(), what);
     let rest = rest.strip_prefix(&format!("{number} · ")).ok_or_else(|| unfit("the message has another number"))?;
     let all = [Speaker::User, Speaker::Assistant, Speaker::Tool];
     let found = all.into_iter().find_map(|role| Some((role, rest.strip_prefix(role.as_str())?)));
@@ -355,9 +337,7 @@ fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelle
         }
     }
     let label = match rest.strip_prefix(" · ") {
-        Some(quoted) if quoted.starts_with('"') => {
-            read_word(quoted).filter(|(_, behind)| behind.is_empty()).map(|(l, _)| l)
-        }
+        Some(quoted) if quoted.starts_with('"') => last_word(quoted),
         Some(label) => Some(label.to_owned()),
         None => rest.is_empty().then(String::new),
     };
@@ -378,14 +358,17 @@ fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelle
     Ok(Some((Arc::new(message), label)))
 }
 
+/// A name that ends its heading.
+fn last_word(rest: &str) -> Option<String> {
+    read_word(rest).filter(|(_, behind)| behind.is_empty()).map(|(name, _)| name)
+}
+
 fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Error> {
     let place = parser.place();
-    let unfit = |what: &str| Error::new(Code::SnapshotSyntax, place.clone(), what);
+    let unfit = |what: &str| Error::syntax(place.clone(), what);
     let two = |rest: &str| {
         let (first, behind) = read_word(rest)?;
-        read_word(behind.strip_prefix(" · ")?)
-            .filter(|(_, behind)| behind.is_empty())
-            .map(|(second, _)| (first, second))
+        Some((first, last_word(behind.strip_prefix(" · ")?)?))
     };
     if parser.line_is("text") {
         return Ok(Some(Part::Text { text: parser.block()? }));

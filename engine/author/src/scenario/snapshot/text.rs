@@ -7,8 +7,6 @@
 
 use std::ops::Range;
 
-use rondo_protocol::diagnostic::Code;
-
 use super::Error;
 
 const PLAIN: &str = "    ";
@@ -33,6 +31,12 @@ pub fn block(out: &mut String, text: &str) {
         }
         out.push('\n');
     }
+}
+
+/// A text below its heading.
+pub fn section(out: &mut String, words: &str, text: &str) {
+    heading(out, words);
+    block(out, text);
 }
 
 /// A name in a heading: plain if all its characters are, else a JSON string.
@@ -73,24 +77,17 @@ fn unescape(written: &str) -> Option<String> {
     let mut rest = written;
     while let Some((before, after)) = rest.split_once('\\') {
         out.push_str(before);
-        rest = match after.chars().next()? {
-            c @ ('\\' | 'r' | 't') => {
-                out.push(if c == 'r' {
-                    '\r'
-                } else if c == 't' {
-                    '\t'
-                } else {
-                    '\\'
-                });
-                after.get(1..)?
+        let (c, length) = match after.as_bytes().first()? {
+            b'\\' => ('\\', 1),
+            b'r' => ('\r', 1),
+            b't' => ('\t', 1),
+            _ => {
+                let (digits, _) = after.strip_prefix("u{")?.split_once('}')?;
+                (u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?, digits.len() + 3)
             }
-            'u' => {
-                let (digits, behind) = after.strip_prefix("u{")?.split_once('}')?;
-                out.push(u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?);
-                behind
-            }
-            _ => return None,
         };
+        out.push(c);
+        rest = after.get(length..)?;
     }
     out.push_str(rest);
     Some(out)
@@ -141,7 +138,7 @@ impl<'t> Parser<'t> {
     }
 
     pub fn expected(&mut self, words: &str) -> Error {
-        Error::new(Code::SnapshotSyntax, self.place(), format!("expected `{}`", words.trim_end()))
+        Error::syntax(self.place(), format!("expected `{}`", words.trim_end()))
     }
 
     /// The rest of the next heading, which starts with `words`.
@@ -166,11 +163,7 @@ impl<'t> Parser<'t> {
             let written = match (line.strip_prefix(PLAIN), line.strip_prefix(ESCAPED)) {
                 (Some(plain), _) => plain.to_owned(),
                 (None, Some(escaped)) => unescape(escaped).ok_or_else(|| {
-                    Error::new(
-                        Code::SnapshotSyntax,
-                        here.clone(),
-                        "`\\` is followed by none of `\\`, `r`, `t` and `u{..}`",
-                    )
+                    Error::syntax(here.clone(), "`\\` is followed by none of `\\`, `r`, `t` and `u{..}`")
                 })?,
                 (None, None) if line.is_empty() => {
                     empty += 1;
@@ -191,7 +184,7 @@ impl<'t> Parser<'t> {
             self.at = here.end;
         }
         let place = self.at..self.at;
-        text.ok_or_else(|| Error::new(Code::SnapshotSyntax, place, "expected a text, indented by four columns"))
+        text.ok_or_else(|| Error::syntax(place, "expected a text, indented by four columns"))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 
-use super::text::{Parser, block, heading};
+use super::text::{Parser, heading, section};
 use super::{EDITED, Error, digest_of, json};
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,38 +46,32 @@ impl RunTrace {
 
     fn content(&self) -> String {
         let mut out = String::new();
-        heading(&mut out, "route");
         let stops = self.route.iter().map(|RouteStep { step, edge }| format!("{step}{BY}{edge}"));
         let end = self.end.iter().map(|edge| format!("{}{BY}{edge}", self.outcome));
-        block(&mut out, &stops.chain(end).collect::<Vec<_>>().join("\n"));
+        section(&mut out, "route", &stops.chain(end).collect::<Vec<_>>().join("\n"));
         out.push('\n');
-        heading(
-            &mut out,
-            &match &self.code {
-                Some(code) => format!("outcome {} {code}", self.outcome),
-                None => format!("outcome {}", self.outcome),
-            },
-        );
+        heading(&mut out, &format!("outcome {}", self.end_words()));
         out.push('\n');
         if let Some(reason) = &self.reason {
-            heading(&mut out, "reason");
-            block(&mut out, reason);
+            section(&mut out, "reason", reason);
             out.push('\n');
         }
-        heading(&mut out, "result");
         let result = self.result.to_text();
-        block(&mut out, &json::pretty(&result).unwrap_or(result));
+        section(&mut out, "result", &json::pretty(&result).unwrap_or(result));
         out.push('\n');
         for line in &self.said {
-            heading(&mut out, "said");
-            block(&mut out, line);
+            section(&mut out, "said", line);
             out.push('\n');
         }
-        heading(&mut out, "definition");
         // One line, so that a diff has one however many parts change.
         let parts: Vec<String> = self.parts.iter().map(|(path, digest)| format!("{digest} {path}")).collect();
-        block(&mut out, &parts.join(PART));
+        section(&mut out, "definition", &parts.join(PART));
         out
+    }
+
+    /// The outcome, with the code of a run that stopped.
+    pub fn end_words(&self) -> String {
+        self.code.as_ref().map_or_else(|| self.outcome.clone(), |code| format!("{} {code}", self.outcome))
     }
 
     /// Reads the body that starts at byte `from` of `text`.

@@ -15,16 +15,13 @@ const LOWER_BOUNDS: [&str; 6] =
 const UPPER_BOUNDS: [&str; 6] =
     ["exclusiveMaximum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum"];
 
-/// One alternative of a schema.
+/// One alternative of a schema: its keywords.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Plain {
-    keywords: BTreeMap<String, Value>,
-    constants: Vec<Value>,
-}
+pub(super) struct Plain(BTreeMap<String, Value>);
 
 /// The alternatives of `schema`, in the order in which it lists them.
 pub(super) fn alternatives(schema: &Value) -> Vec<Plain> {
-    written_out(schema).into_iter().map(Plain::new).collect()
+    written_out(schema).into_iter().map(Plain).collect()
 }
 
 /// A schema that requires both, as far as keywords can express it.
@@ -127,25 +124,16 @@ fn narrower_type(first: &Value, second: &Value) -> Value {
 }
 
 impl Plain {
-    fn new(keywords: BTreeMap<String, Value>) -> Self {
-        let constants = match (keywords.get("const"), keywords.get("enum")) {
-            (Some(constant), _) => vec![constant.clone()],
-            (None, Some(Value::List(words))) => words.clone(),
-            _ => Vec::new(),
-        };
-        Self { keywords, constants }
-    }
-
     pub(super) fn allows_anything(&self) -> bool {
-        self.keywords.is_empty()
+        self.0.is_empty()
     }
 
     pub(super) fn constants(&self) -> &[Value] {
-        &self.constants
+        self.get("const").map_or_else(|| self.list("enum"), std::slice::from_ref)
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
-        self.keywords.get(key)
+        self.0.get(key)
     }
 
     pub(super) fn is(&self, key: &str) -> bool {
@@ -179,9 +167,9 @@ impl Plain {
             Some(Value::Str(word)) => vec![word],
             Some(Value::List(words)) => words.iter().filter_map(Value::as_str).collect(),
             _ => {
-                let speaks = |words: &[&str]| words.iter().any(|word| self.keywords.contains_key(*word));
-                let spoken = SPEAKING.iter().filter(|(_, words)| speaks(words)).map(|(kind, _)| *kind);
-                let spoken: Vec<&str> = spoken.collect();
+                let speaks = |words: &[&str]| words.iter().any(|word| self.0.contains_key(*word));
+                let spoken: Vec<&str> =
+                    SPEAKING.iter().filter(|(_, words)| speaks(words)).map(|(kind, _)| *kind).collect();
                 let others = ALL.into_iter().filter(|kind| !spoken.contains(kind));
                 spoken.iter().copied().chain(others).collect()
             }
@@ -189,50 +177,41 @@ impl Plain {
     }
 
     pub(super) fn element(&self, index: usize) -> Option<Value> {
-        if let Some(schema) = self.list("prefixItems").get(index) {
-            return Some(schema.clone());
-        }
-        match self.get("items") {
-            Some(Value::Bool(false)) => None,
-            Some(schema) => Some(schema.clone()),
-            None => Some(Value::Bool(true)),
-        }
+        self.list("prefixItems").get(index).cloned().or_else(|| self.of_others("items"))
     }
 
     pub(super) fn member(&self, name: &str) -> Option<Value> {
-        if let Some(schema) = self.get("properties").and_then(|properties| properties.get(name)) {
-            return Some(schema.clone());
-        }
-        if let Some(Value::Object(patterns)) = self.get("patternProperties")
-            && let Some((_, schema)) =
-                patterns.iter().find(|(pattern, _)| pattern::text(pattern, 0).is_some_and(|example| example == name))
-        {
-            return Some(schema.clone());
-        }
-        match self.get("additionalProperties") {
-            Some(Value::Bool(false)) => None,
-            Some(schema) => Some(schema.clone()),
-            None => Some(Value::Bool(true)),
-        }
+        let is_its = |pattern: &str| pattern::text(pattern, 0).is_some_and(|example| example == name);
+        let own = self.get("properties").and_then(|properties| properties.get(name));
+        let by_pattern = || self.members_of("patternProperties").find(|(pattern, _)| is_its(pattern));
+        let own = own.or_else(|| by_pattern().map(|(_, schema)| schema)).cloned();
+        own.or_else(|| self.of_others("additionalProperties"))
+    }
+
+    /// The schema of those that no other keyword names; `None` if there may be none.
+    fn of_others(&self, key: &str) -> Option<Value> {
+        let schema = self.get(key).unwrap_or(&Value::Bool(true));
+        (*schema != Value::Bool(false)).then(|| schema.clone())
+    }
+
+    /// The members of a keyword that is an object.
+    fn members_of(&self, key: &str) -> impl Iterator<Item = (&String, &Value)> {
+        let members = if let Some(Value::Object(members)) = self.get(key) { Some(members) } else { None };
+        members.into_iter().flatten()
     }
 
     /// The names of members: the required ones, or all that the schema mentions.
     pub(super) fn members(&self, all: bool) -> Vec<String> {
         let mut names: BTreeSet<String> =
             self.list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let declared = match self.get("properties") {
-            Some(Value::Object(properties)) => properties.keys().cloned().collect(),
-            _ => Vec::new(),
-        };
-        let patterns = match self.get("patternProperties") {
-            Some(Value::Object(patterns)) => patterns.keys().filter_map(|key| pattern::text(key, 0)).collect(),
-            _ => Vec::new(),
-        };
+        let declared = self.members_of("properties").map(|(name, _)| name.clone());
+        let patterns = self.members_of("patternProperties").filter_map(|(pattern, _)| pattern::text(pattern, 0));
+        let declared: Vec<String> = declared.chain(patterns).collect();
         let least = self.count("minProperties").unwrap_or(0).min(MAX_ITEMS);
-        let unnamed = if declared.is_empty() && patterns.is_empty() && names.is_empty() { UNNAMED_MEMBERS } else { 0 };
+        let unnamed = if declared.is_empty() && names.is_empty() { UNNAMED_MEMBERS } else { 0 };
         let wanted = if all { least.max(unnamed) } else { least };
         let most = self.count("maxProperties").unwrap_or(usize::MAX);
-        for name in declared.into_iter().chain(patterns) {
+        for name in declared {
             if (all || names.len() < wanted) && names.len() < most {
                 names.insert(name);
             }
