@@ -1,6 +1,5 @@
 //! The cache itself: opening, lookups, keeping and forgetting.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::catalog::Catalog;
 use super::entry::{CacheValue, Entry, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss};
 use super::flight::{self, Flights, Guard};
 use super::index::{Index, Totals};
-use super::metrics::{Counts, Metric};
+use super::metrics::Metric;
 use super::record::{Records, entry_key, metrics_key, payload_key, read_payload, seal, write_metrics};
 use super::{ABOUT_MAX_BYTES, Limits, Table, WAIT};
 
@@ -22,7 +21,7 @@ const SMALL_BYTES: u64 = 64 << 10;
 
 /// A cache of values of one type. Clones are the same cache.
 pub struct Cache<T: CacheValue> {
-    inner: Arc<Inner<T>>,
+    pub(super) inner: Arc<Inner<T>>,
 }
 
 impl<T: CacheValue> Clone for Cache<T> {
@@ -31,10 +30,10 @@ impl<T: CacheValue> Clone for Cache<T> {
     }
 }
 
-struct Inner<T: CacheValue> {
+pub(super) struct Inner<T: CacheValue> {
     table: Arc<dyn Table>,
-    index: Mutex<Index<T>>,
-    flights: Flights,
+    pub(super) index: Mutex<Index<T>>,
+    pub(super) flights: Flights,
     /// When opening began, and its end.
     opening: OnceLock<(Instant, Shared<BoxFuture<'static, ()>>)>,
     /// One writes at a time, so that the table holds what the index does.
@@ -222,18 +221,6 @@ impl<T: CacheValue> Cache<T> {
         self.inner.index.lock().metrics.count(label, metric, more);
     }
 
-    /// The metrics of every label. Those of earlier processes are among them once the cache is open.
-    pub fn metrics(&self) -> BTreeMap<Label, Counts> {
-        self.inner.index.lock().counts()
-    }
-
-    /// All entries, in the order of keeping. Those of earlier processes are among them once the cache is open.
-    pub fn entries(&self) -> Vec<(Key, Arc<Entry>)> {
-        let mut entries = self.inner.index.lock().listed();
-        entries.sort_by_key(|(_, entry)| entry.sequence);
-        entries
-    }
-
     pub fn totals(&self) -> Totals {
         self.inner.index.lock().totals()
     }
@@ -243,18 +230,7 @@ impl<T: CacheValue> Cache<T> {
         std::mem::take(&mut *self.inner.warnings.lock())
     }
 
-    #[cfg(test)]
-    pub(super) fn keys_in_flight(&self) -> usize {
-        self.inner.flights.len()
-    }
-
-    /// Waits until the cache is open, for as long as it takes.
-    #[cfg(test)]
-    pub(super) async fn opened(&self) {
-        self.opening().1.clone().await;
-    }
-
-    fn opening(&self) -> &(Instant, Shared<BoxFuture<'static, ()>>) {
+    pub(super) fn opening(&self) -> &(Instant, Shared<BoxFuture<'static, ()>>) {
         self.inner.opening.get_or_init(|| {
             let inner = Arc::clone(&self.inner);
             // It continues without waiters. However it ends, the cache is open with what was loaded.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::entry::{Entry, Key, Label};
-use super::metrics::{Counts, with_entries};
+use super::metrics::Counts;
 use super::record::{ENTRIES, METRIC_RECORDS, key_of, read_entry, read_metrics};
 
 /// Records read at a time.
@@ -54,7 +54,13 @@ impl Catalog {
 
     /// The metrics of each label, with its entries and bytes.
     pub fn metrics(&self) -> BTreeMap<Label, Counts> {
-        with_entries(self.metrics.clone(), self.entries.iter().map(|(_, entry)| entry))
+        let mut metrics = self.metrics.clone();
+        for (_, entry) in &self.entries {
+            let counts = metrics.entry(entry.label.clone()).or_default();
+            counts.entries = counts.entries.saturating_add(1);
+            counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
+        }
+        metrics
     }
 
     /// What could not be read, in words.

@@ -32,7 +32,7 @@ pub(super) enum Turn {
 
 #[derive(Debug, Default)]
 pub(super) struct Flights {
-    keys: Mutex<HashMap<Key, Weak<Semaphore>, KeyHasher>>,
+    pub(super) keys: Mutex<HashMap<Key, Weak<Semaphore>, KeyHasher>>,
 }
 
 impl Flights {
@@ -51,11 +51,6 @@ impl Flights {
         if let Some(turns) = self.keys.lock().remove(key).and_then(|turns| turns.upgrade()) {
             turns.close();
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.keys.lock().values().filter(|turns| turns.strong_count() > 0).count()
     }
 
     fn join(&self, key: Key) -> Option<Arc<Semaphore>> {

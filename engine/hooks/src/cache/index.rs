@@ -1,15 +1,15 @@
 //! The state of a cache: its entries and the decoded values, both in LRU order, what is counted, and what the table still has
 //! to forget. It knows neither clock nor table; the cache holds it behind one lock.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use lru::LruCache;
 use serde::Serialize;
 
 use super::Limits;
-use super::entry::{CacheValue, Entry, Key, KeyHasher, Label, Miss, SecondaryIndex as _};
-use super::metrics::{Counts, Metric, Metrics, with_entries};
+use super::entry::{CacheValue, Entry, Key, KeyHasher, Miss, SecondaryIndex as _};
+use super::metrics::{Metric, Metrics};
 
 /// The most keys that wait to be removed from the table. One beyond them is found again by the next process.
 const DROPPED_MAX: usize = 1 << 16;
@@ -19,10 +19,10 @@ pub(super) struct Index<T: CacheValue> {
     pub(super) metrics: Metrics,
     // Ceilings that hold at any time for entries and for bytes, and strict LRU over a restart, are what `lru` lets its
     // caller decide; quick_cache and moka decide themselves, later, and by one weight.
-    entries: LruCache<Key, Arc<Entry>, KeyHasher>,
+    pub(super) entries: LruCache<Key, Arc<Entry>, KeyHasher>,
     bytes: u64,
     values: LruCache<Key, (Arc<T>, u64), KeyHasher>,
-    value_bytes: u64,
+    pub(super) value_bytes: u64,
     secondary: T::Secondary,
     sequence: u64,
     /// The keys whose records the table has to remove, unless there is an entry again.
@@ -41,9 +41,6 @@ pub struct Totals {
     pub entries: u64,
     /// What they take of the table.
     pub bytes: u64,
-    /// What the values in memory weigh.
-    #[serde(skip)]
-    pub memory_bytes: u64,
 }
 
 impl<T: CacheValue> Index<T> {
@@ -170,16 +167,7 @@ impl<T: CacheValue> Index<T> {
 
     pub(super) fn totals(&self) -> Totals {
         let (entries, evicted) = (self.entries.len() as u64, self.metrics.sum(Metric::Evicted));
-        Totals { evicted, entries, bytes: self.bytes, memory_bytes: self.value_bytes }
-    }
-
-    /// What is counted, with the entries of each label.
-    pub(super) fn counts(&self) -> BTreeMap<Label, Counts> {
-        with_entries(self.metrics.by_label.clone(), self.entries.iter().map(|(_, entry)| &**entry))
-    }
-
-    pub(super) fn listed(&self) -> Vec<(Key, Arc<Entry>)> {
-        self.entries.iter().map(|(key, entry)| (*key, Arc::clone(entry))).collect()
+        Totals { evicted, entries, bytes: self.bytes }
     }
 
     fn is_same(&self, key: &Key, entry: &Arc<Entry>) -> bool {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use super::entry::{Entry, Label};
+use super::entry::Label;
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
@@ -121,17 +121,4 @@ impl Metrics {
             self.changed.remove(label);
         }
     }
-}
-
-/// The metrics of labels, with the entries and bytes of each.
-pub(super) fn with_entries<'e>(
-    mut metrics: BTreeMap<Label, Counts>,
-    entries: impl Iterator<Item = &'e Entry>,
-) -> BTreeMap<Label, Counts> {
-    for entry in entries {
-        let counts = metrics.entry(entry.label.clone()).or_default();
-        counts.entries = counts.entries.saturating_add(1);
-        counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
-    }
-    metrics
 }

@@ -7,15 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join};
 use parking_lot::Mutex;
-use rondo_core::hook::KeySpace;
+use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
+use rondo_core::hook::{Context, KeySpace};
 use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
 use rondo_protocol::call::Site;
+use rondo_protocol::read_set::ReadSet;
 
-use super::{Cache, CacheValue, Key, Limits, Table};
+use super::{Cache, CacheValue, Key, Limits, SharedLookup, Table, WAIT};
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
 const GROUP_NAMES: u8 = b'g';
@@ -79,6 +82,40 @@ impl<T: CacheValue> CacheSet<T> {
             by_group.entry(group.clone()).or_insert_with(|| Cache::new(table(space, group), limits)).clone()
         };
         Ok(groups.into_iter().map(|group| (group.clone(), cache_of(&group))).collect())
+    }
+}
+
+/// The value under a key, or why there is none. With `wait` equal askers wait for the first of them, at most for so long.
+/// What is wrong with the cache or with the entry is told by `warn`.
+pub async fn look_up<T: CacheValue>(
+    cache: &Cache<T>,
+    key: &Key,
+    wait: Option<Duration>,
+    context: &Context,
+    warn: impl Fn(String),
+) -> SharedLookup<T> {
+    let now_ms = || context.env.now_ms();
+    let looked = match wait {
+        Some(wait) => cache.get_shared(key, now_ms, wait).await,
+        None => cache.get(key, now_ms()).await.map_err(|missing| (missing, None)),
+    };
+    let of_entry = looked.as_ref().err().and_then(|(missing, _)| missing.warning()).map(str::to_owned);
+    cache.take_warnings().into_iter().chain(of_entry).for_each(warn);
+    looked
+}
+
+/// Whether everything that tools saw for a value is unchanged; `None` = not known in time.
+pub async fn is_unchanged<T: CacheValue>(
+    files: &Arc<Workspace>,
+    value: &Arc<T>,
+    seen: fn(&T) -> Option<&ReadSet>,
+) -> Option<bool> {
+    let (files, value, until) = (Arc::clone(files), Arc::clone(value), Instant::now() + WAIT);
+    let looking = tokio::task::spawn_blocking(move || seen(&value).map(|seen| files.validity(seen, until)));
+    match tokio::time::timeout(WAIT, looking).await.ok()?.ok()? {
+        None | Some(ReadSetValidity::Holds) => Some(true),
+        Some(ReadSetValidity::Changed { .. }) => Some(false),
+        Some(ReadSetValidity::TooLate) => None,
     }
 }
 

@@ -38,29 +38,14 @@ impl Scope {
     pub fn name(self) -> &'static str {
         self.into()
     }
-
-    /// Its part of a key: the thread's id, the workflow's name, or nothing.
-    pub fn within<'a>(self, thread: &'a ThreadId, workflow: &'a str) -> &'a str {
-        match self {
-            Self::Thread => thread.as_str(),
-            Self::Workflow => workflow,
-            Self::Store => "",
-        }
-    }
-
-    /// The group to which entries of a workflow belong: its own, or the one that is no workflow's.
-    pub fn group(self, workflow: &str) -> &str {
-        match self {
-            Self::Thread | Self::Workflow => workflow,
-            Self::Store => "",
-        }
-    }
 }
 
 /// What an author and a run have set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub scope: Scope,
+    /// The name of the run's workflow.
+    workflow: String,
     pub limits: Limits,
     /// Whether calls are looked up.
     pub looks: bool,
@@ -83,10 +68,21 @@ impl Settings {
         let scopes = [Scope::Workflow, Scope::Thread, Scope::Store].map(|scope| (scope.name(), scope));
         Ok(Self {
             scope: word(given, "scope", scopes)?.unwrap_or(Scope::Workflow),
+            workflow: build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default(),
             limits: Limits { entries, bytes, memory_bytes: bytes.min(memory_bytes) },
             looks,
             keeps,
         })
+    }
+
+    /// The scope's part of a key: the thread's id, the workflow's name, or nothing.
+    pub fn within<'a>(&'a self, thread: &'a ThreadId) -> &'a str {
+        if self.scope == Scope::Thread { thread.as_str() } else { self.group() }
+    }
+
+    /// The group to which entries belong: the workflow's, or the one that is no workflow's.
+    pub fn group(&self) -> &str {
+        if self.scope == Scope::Store { "" } else { &self.workflow }
     }
 
     pub fn is_off(&self) -> bool {

@@ -130,6 +130,30 @@ impl CacheValue for Text {
     }
 }
 
+impl<T: CacheValue> Cache<T> {
+    /// All that it knows, as another process would read it once it is written.
+    fn catalog(&self) -> Catalog {
+        let index = self.inner.index.lock();
+        let mut catalog = Catalog::default();
+        catalog.entries = index.entries.iter().map(|(key, entry)| (*key, Entry::clone(entry))).collect();
+        catalog.entries.sort_by_key(|(_, entry)| entry.sequence);
+        catalog.metrics.clone_from(&index.metrics.by_label);
+        catalog
+    }
+
+    fn metrics(&self) -> BTreeMap<Label, Counts> {
+        self.catalog().metrics()
+    }
+
+    fn entries(&self) -> Vec<(Key, Arc<Entry>)> {
+        self.catalog().entries()
+    }
+
+    fn keys_in_flight(&self) -> usize {
+        self.inner.flights.keys.lock().values().filter(|turns| turns.strong_count() > 0).count()
+    }
+}
+
 fn cache(table: &Arc<Memory>, limits: Limits) -> Cache<Text> {
     Cache::new(Arc::clone(table) as Arc<dyn Table>, limits)
 }

@@ -66,6 +66,11 @@ impl Answer {
         ShortCircuit { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage, attempts }
     }
 
+    /// What its tools saw.
+    pub fn seen(&self) -> Option<&ReadSet> {
+        if let Content::Turn(_, seen) = &self.said { Some(seen) } else { None }
+    }
+
     /// The requests of a turn behind its first one.
     pub fn further_requests(&self) -> impl Iterator<Item = Digest> {
         let entries = match &self.said {

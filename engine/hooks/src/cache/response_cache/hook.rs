@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
+use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_core::hook::visit_metrics::VisitMetrics;
 use rondo_core::hook::{BuildContext, Context, Hook, ModelView, Next, RoleView};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
@@ -20,10 +20,10 @@ use serde::Serialize;
 use super::entry::{Answer, Content};
 use super::key::{About, Facets, KeyParts};
 use super::occurrence::{Counter, Counters, Numbered, TOO_MANY};
-use crate::cache::CacheSet;
 use crate::cache::explain::{HIT, LISTED_CALLS_MAX};
+use crate::cache::set::{is_unchanged, look_up};
 use crate::cache::settings::{self, Settings};
-use crate::cache::{Cache, Guard, InsertOptions, Key, Label, Metric, Miss, WAIT};
+use crate::cache::{Cache, CacheSet, Guard, InsertOptions, Key, Label, Metric, Miss};
 
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
 /// itself.
@@ -108,14 +108,13 @@ impl ResponseCacheHook {
         build: &BuildContext<'_>,
     ) -> Result<Self, String> {
         let settings = Settings::read(build, MEMORY_BYTES)?;
-        let workflow = build.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
         Ok(Self {
             caches: Arc::clone(caches),
             counters: Arc::clone(counters),
             counter: OnceLock::new(),
             of_kind: build.of_kind.clone(),
             altered: build.altered.clone(),
-            cache: caches.cache(build.space, settings.scope.group(workflow), settings.limits),
+            cache: caches.cache(build.space, settings.group(), settings.limits),
             settings,
             at: build.hook.at,
             ttl_ms: settings::number(&build.hook.settings, "ttl")?,
@@ -161,21 +160,18 @@ impl ResponseCacheHook {
     }
 
     fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> KeyParts {
-        let view = self.roles.get(&subject.site.role);
-        let scope = self.settings.scope;
-        let workflow = view.map(|view| view.workflow.as_str()).unwrap_or_default();
         let root = self.files.as_ref().filter(|_| self.at == CallKind::Turn && !subject.head.tools.is_empty());
         KeyParts {
             version: KeyParts::VERSION,
             at: self.at,
-            scope: scope.name().to_owned(),
-            within: scope.within(&subject.site.thread, workflow).to_owned(),
+            scope: self.settings.scope.name().to_owned(),
+            within: self.settings.within(&subject.site.thread).to_owned(),
             provider: subject.model.provider.clone(),
             address: subject.model.address.clone(),
             request: subject.request,
             lane: subject.site.lane.to_string(),
             occurrence,
-            redaction: view.map(|view| view.redaction.clone()).unwrap_or_default(),
+            redaction: self.roles.get(&subject.site.role).map(|view| view.redaction.clone()).unwrap_or_default(),
             root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
         }
     }
@@ -210,16 +206,11 @@ impl ResponseCacheHook {
         if seen.read_entries.is_empty() {
             return HIT;
         }
-        let Some(files) = self.files.clone() else { return NOT_PERMITTED };
-        let answer = Arc::clone(answer);
-        let looking = tokio::task::spawn_blocking(move || match &answer.said {
-            Content::Turn(_, seen) => files.validity(seen, Instant::now() + WAIT),
-            Content::Model(_) => ReadSetValidity::Holds,
-        });
-        match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(ReadSetValidity::Holds)) => HIT,
-            Ok(Ok(ReadSetValidity::Changed { .. })) => CHANGED,
-            _ => "not looked at in time",
+        let Some(files) = &self.files else { return NOT_PERMITTED };
+        match is_unchanged(files, answer, Answer::seen).await {
+            Some(true) => HIT,
+            Some(false) => CHANGED,
+            None => "not looked at in time",
         }
     }
 
@@ -252,16 +243,10 @@ impl ResponseCacheHook {
         if !self.settings.looks {
             return Err(None);
         }
-        let asked = if self.settings.keeps {
-            self.cache.get_shared(&key, || context.env.now_ms(), subject.wait).await
-        } else {
-            // Nothing is kept, so that equal calls have nothing to wait for.
-            self.cache.get(&key, context.env.now_ms()).await.map_err(|miss| (miss, None))
-        };
-        for warning in self.cache.take_warnings() {
-            context.reports.warn(&context.node, call, warning);
-        }
-        match asked {
+        // Where nothing is kept equal calls have nothing to wait for.
+        let wait = self.settings.keeps.then_some(subject.wait);
+        let warn = |warning| context.reports.warn(&context.node, call, warning);
+        match look_up(&self.cache, &key, wait, context, warn).await {
             Ok(found) => {
                 let outcome = self.outcome(&found, &site.role).await;
                 self.count_outcome(site, &key, outcome);
@@ -276,9 +261,6 @@ impl ResponseCacheHook {
                 Err(None)
             }
             Err((missing, turn)) => {
-                if let Some(warning) = missing.warning() {
-                    context.reports.warn(&context.node, call, warning.to_owned());
-                }
                 self.count_outcome(site, &key, missing.words());
                 Err(turn)
             }

@@ -308,7 +308,7 @@ async fn an_opening_that_hangs_is_waited_for_once_and_goes_on_behind() {
     assert!(cache.remove_found(|()| Vec::new()).await == 0 && !cache.remove(&key(3)));
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     memory.reads.send_replace(Fault::Well);
-    cache.opened().await;
+    cache.opening().1.clone().await;
     // What was there could not be asked, so all of it went.
     assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
     assert_eq!(insert(&cache, 2, "new").await, InsertOutcome::Inserted);
@@ -324,7 +324,7 @@ async fn what_was_forgotten_before_the_opening_ended_stays_forgotten() {
     let cache = cache(&memory, WIDE);
     cache.remove(&key(1));
     memory.reads.send_replace(Fault::Well);
-    cache.opened().await;
+    cache.opening().1.clone().await;
     assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
     assert_eq!(text(&cache, 2, 1000).await, Ok("two".into()));
     cache.flush().await;

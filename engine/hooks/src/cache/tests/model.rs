@@ -123,7 +123,7 @@ async fn compare(operations: Vec<Operation>, limits: Limits) -> Result<(), TestC
         }
         let totals = cache.totals();
         prop_assert_eq!((totals.entries, totals.bytes), (model.entries.len() as u64, model.bytes()));
-        prop_assert!(totals.memory_bytes <= limits.memory_bytes);
+        prop_assert!(cache.inner.index.lock().value_bytes <= limits.memory_bytes);
     }
     cache.flush().await;
     for (counted, expected) in [

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
+use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_core::hook::visit_metrics::VisitMetrics;
 use rondo_core::hook::{BuildContext, Context, Hook, Next, ShortCircuit};
 use rondo_protocol::Value;
@@ -23,8 +23,8 @@ use super::settings::{Mode, Settings};
 use super::verify::difference;
 use super::visit_metrics::{Outcome, VisitCounts};
 use super::write_log::{ReadStart, WriteGuard, WriteLog};
-use crate::cache::CacheSet;
-use crate::cache::{self, Cache, Guard, InsertOptions, Key, Label, Metric, WAIT};
+use crate::cache::set::{is_unchanged, look_up};
+use crate::cache::{self, Cache, CacheSet, Guard, InsertOptions, Key, Label, Metric};
 
 /// How long an asker waits for an equal one that has gone first; afterwards it goes by itself.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -41,7 +41,6 @@ pub struct Shared {
 pub struct ToolCacheHook {
     settings: Settings,
     eligibility: Eligibility,
-    workflow: String,
     cache: Cache<ToolResult>,
     files: Option<Arc<Workspace>>,
     shared: Arc<Shared>,
@@ -73,13 +72,11 @@ struct Subject<'a> {
 
 impl ToolCacheHook {
     pub fn new(shared: &Arc<Shared>, settings: Settings, build: &BuildContext<'_>) -> Self {
-        let workflow = build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
         let files = build.resources.files.clone();
         Self {
-            cache: shared.caches.cache(build.space, settings.common.scope.group(&workflow), settings.common.limits),
+            cache: shared.caches.cache(build.space, settings.common.group(), settings.common.limits),
             eligibility: Eligibility::new(&settings, build.roles, files.as_deref().map(Workspace::path)),
             settings,
-            workflow,
             files,
             shared: Arc::clone(shared),
             altered: build.altered.clone(),
@@ -113,7 +110,7 @@ impl ToolCacheHook {
 
     fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
         let eligible = self.eligibility.check(call)?;
-        let within = self.settings.common.scope.within(&call.site.thread, &self.workflow);
+        let within = self.settings.common.within(&call.site.thread);
         let key = key::key(&eligible.known.digest, within, call.effect.name(), &eligible.arguments);
         Ok(Subject { call, eligible, key })
     }
@@ -123,7 +120,7 @@ impl ToolCacheHook {
         let (excerpt, arguments) = About::arguments(&subject.eligible.arguments);
         About {
             fixed: subject.eligible.known.fixed.clone(),
-            within: self.settings.common.scope.within(&site.thread, &self.workflow).to_owned(),
+            within: self.settings.common.within(&site.thread).to_owned(),
             effect: effect.name().to_owned(),
             excerpt,
             arguments,
@@ -139,14 +136,8 @@ impl ToolCacheHook {
         if result.seen.is_none() {
             return Some(true);
         }
-        let Some(files) = self.files.clone() else { return Some(false) };
-        let (result, until) = (Arc::clone(result), Instant::now() + WAIT);
-        let looking = tokio::task::spawn_blocking(move || result.seen.as_ref().map(|seen| files.validity(seen, until)));
-        match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(None | Some(ReadSetValidity::Holds))) => Some(true),
-            Ok(Ok(Some(ReadSetValidity::Changed { .. }))) => Some(false),
-            Ok(Ok(Some(ReadSetValidity::TooLate)) | Err(_)) | Err(_) => None,
-        }
+        let Some(files) = &self.files else { return Some(false) };
+        is_unchanged(files, result, |result| result.seen.as_ref()).await
     }
 
     /// Looks a result up. With `in_turn`, equal askers wait for the first of them.
@@ -156,17 +147,9 @@ impl ToolCacheHook {
         in_turn: bool,
         context: &Context,
     ) -> Result<Arc<ToolResult>, (Outcome, Option<Guard>)> {
-        let now_ms = || context.env.now_ms();
-        let asked = if in_turn {
-            self.cache.get_shared(&subject.key, now_ms, TURN_WAIT).await
-        } else {
-            self.cache.get(&subject.key, now_ms()).await.map_err(|miss| (miss, None))
-        };
-        let warn = |warning: String| {
-            context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);
-        };
-        self.cache.take_warnings().into_iter().for_each(warn);
-        let (missing, turn) = match asked {
+        let warn = |warning| context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);
+        let wait = in_turn.then_some(TURN_WAIT);
+        let (missing, turn) = match look_up(&self.cache, &subject.key, wait, context, warn).await {
             Ok(found) => {
                 return match self.is_valid(&found).await {
                     Some(true) => Ok(found),
@@ -179,9 +162,6 @@ impl ToolCacheHook {
             }
             Err(missed) => missed,
         };
-        if let Some(warning) = missing.warning() {
-            warn(warning.to_owned());
-        }
         // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
         match self.get_in_memory(&subject.key).filter(|_| in_turn) {
             Some(result) if self.is_valid(&result).await == Some(true) => Ok(result),
