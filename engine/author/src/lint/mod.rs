@@ -40,7 +40,6 @@ pub struct ResolvedRoles {
 struct LintedRole<'w> {
     name: &'w RoleName,
     role: &'w ModelRole,
-    /// The provider's id of its model, if set.
     model: Option<String>,
     /// Its request head without parameters, which are not part of a prefix.
     head: Head,

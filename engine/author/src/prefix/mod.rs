@@ -105,20 +105,18 @@ impl PrefixBreak {
     }
 }
 
+/// The sums of a role's visits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoleSum {
     pub role: RoleName,
     pub history: History,
     pub visits: u64,
     pub shared: Shared,
-    /// The provider's count, if any.
     pub usage: Option<Usage>,
     pub cost: KnownCost,
     /// The number of visits with a broken prefix.
     pub breaks: u64,
-    /// Estimated tokens that a provider could no longer serve.
     pub lost_tokens: u64,
-    /// Their extra cost, if a price is known.
     pub lost_usd: Option<f64>,
     /// The cost of each history on the same steps.
     pub costs: [Cost; 3],

@@ -292,7 +292,6 @@ fn after(sizes: &[u64], last: &LastRequest, head: &SizedHead, sent: &Sent<'_>) -
     compare_beyond(known, &[base, &last.tail].concat(), sent.messages())
 }
 
-/// Compares two requests by their heads and their first messages.
 fn of_heads(
     old: &SizedHead,
     old_first: Option<&[Message]>,

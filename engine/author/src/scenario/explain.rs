@@ -141,12 +141,8 @@ impl Explainer<'_> {
         }
         let Some((reached, _)) = self.step_of(seat, visit) else { return true };
         // A message of the diverging step precedes its status, unless the step was entered by another edge.
-        step < reached || (step == reached && self.edge(step, true) != self.edge(step, false))
-    }
-
-    fn edge(&self, step: usize, is_old: bool) -> Option<&str> {
-        let route = if is_old { &self.old?.route } else { &self.new.route };
-        route.get(step).map(|stop| stop.edge.as_str())
+        let edge = |trace: &'_ RunTrace| trace.route.get(step).map(|stop| stop.edge.clone());
+        step < reached || (step == reached && self.old.and_then(edge) != edge(self.new))
     }
 
     /// The parts that may have changed the route at a step.

@@ -143,10 +143,10 @@ impl RunSetup {
         let new = NewThread::of(checked, scenario.input.clone());
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
-        let (mut said, mut steps) = (Vec::new(), 0_usize);
+        let (mut said, mut step_count) = (Vec::new(), 0_usize);
         while let Some(event) = handle.events.recv().await {
-            steps += usize::from(matches!(event.what, What::StepCommitted { .. } | What::EpochOpened(_)));
-            if steps > MAX_STEPS {
+            step_count += usize::from(matches!(event.what, What::StepCommitted { .. } | What::EpochOpened(_)));
+            if step_count > MAX_STEPS {
                 handle.stopper.stop_at_once();
                 let what = format!("the scenario took more than {MAX_STEPS} steps, those of children included");
                 return Err(format!("{what}, which is the most in a test, whatever `limits` says"));
@@ -159,27 +159,17 @@ impl RunSetup {
         let ended = handle.ended().await;
         let damaged = |error: rondo_core::store::Error| error.to_string();
         let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
-        let mut reading = Committed {
-            store: &store,
-            thread: &thread,
-            row: &row,
-            beginning: rebuild::beginning(&*store, &row).map_err(|error| error.to_string())?,
-            steps: Vec::new(),
-            route: Vec::new(),
-            end: None,
-            tool_calls: BTreeMap::new(),
-            cost: KnownCost::default(),
-        };
-        reading.steps(&graph)?;
-        let requests = reading.requests()?;
+        let beginning = rebuild::beginning(&*store, &row).map_err(|error| error.to_string())?;
+        let committed = Committed { store: &store, thread: &thread, row: &row, beginning };
+        let Course { steps, route, end, tool_calls, cost } = committed.course(&graph)?;
+        let requests = committed.requests(&steps)?;
         // Lines are in the order of the steps that they follow.
         let place = |visit: &Visit| {
             let is_its = |step: &Step| (&step.role, &step.lane, step.visit) == (&visit.role, &visit.lane, visit.visit);
-            reading.steps.iter().position(is_its).map_or(0, |at| at + 1)
+            steps.iter().position(is_its).map_or(0, |at| at + 1)
         };
         said.sort_by_key(|(visit, _)| place(visit));
         let said = said.into_iter().map(|(_, text)| text).collect();
-        let Committed { steps, route, end, tool_calls, cost, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
         let mut trace = RunTrace { route, said, ..RunTrace::default() };
         let (outcome, fault) = match ended {
@@ -200,7 +190,7 @@ impl RunSetup {
             exit,
             tool_calls,
             cost,
-            input: beginning.start.input,
+            input: committed.beginning.start.input,
             unanswered: self.fixtures.unanswered(),
             notices: notices.into_iter().chain(self.fixtures.left_over()).collect(),
         })
@@ -259,6 +249,10 @@ struct Committed<'s> {
     thread: &'s ThreadId,
     row: &'s Row,
     beginning: rebuild::Beginning,
+}
+
+#[derive(Default)]
+struct Course {
     steps: Vec<Step>,
     route: Vec<RouteStep>,
     end: Option<String>,
@@ -268,14 +262,15 @@ struct Committed<'s> {
 
 impl Committed<'_> {
     /// Reads the steps, and follows them with a machine to find the edge that entered each.
-    fn steps(&mut self, graph: &Arc<rondo_core::graph::Graph>) -> Result<(), String> {
+    fn course(&self, graph: &Arc<rondo_core::graph::Graph>) -> Result<Course, String> {
         let past = Steps::new(self.store, self.thread.clone(), self.row.start, &self.beginning.workflow);
         let past = past.map_err(|error| error.to_string())?;
         let input = Arc::new(self.beginning.start.input.clone());
         let limits = graph.policy().limits.clone();
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
         let mut machine = Machine::new(definition, self.row.version);
-        let Self { tool_calls, cost, .. } = self;
+        let mut course = Course::default();
+        let Course { tool_calls, cost, .. } = &mut course;
         let mut unread = None;
         let mut positioned: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredRecord, note: Note| {
@@ -329,16 +324,16 @@ impl Committed<'_> {
             return Err(error);
         }
         positioned.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        (self.steps, self.route) = positioned.into_iter().map(|(_, step, place)| (step, place)).unzip();
-        self.end = machine.end().map(ToString::to_string);
-        Ok(())
+        (course.steps, course.route) = positioned.into_iter().map(|(_, step, place)| (step, place)).unzip();
+        course.end = machine.end().map(ToString::to_string);
+        Ok(course)
     }
 
-    fn requests(&self) -> Result<BTreeMap<RoleName, Requests>, String> {
+    fn requests(&self, steps: &[Step]) -> Result<BTreeMap<RoleName, Requests>, String> {
         let mut by_role: BTreeMap<RoleName, Vec<(usize, Request)>> = BTreeMap::new();
-        let places: BTreeMap<u64, usize> = self.steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
+        let places: BTreeMap<u64, usize> = steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
         let mut unproven = None;
-        let labels = Labels::of(&self.beginning.workflow, &self.steps);
+        let labels = Labels::of(&self.beginning.workflow, steps);
         let mut each = |request: rebuild::Request| {
             if !request.is_proven() {
                 let rebuild::Request { role, lane, visit, .. } = &request;

@@ -64,7 +64,6 @@ pub struct Failure {
     pub line: u32,
     /// From 1, in code points.
     pub column: u32,
-    /// What was checked, in a few words.
     pub what: String,
     pub expected: String,
     pub actual: String,
@@ -137,9 +136,7 @@ pub struct DefinitionPart {
     /// Its path, such as `roles.writer.system` or `graph.editor.revise[0].prompt`.
     pub path: String,
     pub file: String,
-    /// From 1.
     pub line: u32,
-    /// From 1, in code points.
     pub column: u32,
 }
 

@@ -182,25 +182,22 @@ impl CannedTool {
         let mut state = self.state();
         let name = &self.spec.name;
         let shown: String = arguments.to_text().chars().take(SHOWN).collect();
-        let refuse = |state: &mut State, what: String| {
-            state.unanswered.push(what.clone());
-            Err(Error::new(Code::ToolUnanswered, what))
+        let what = match (self.results.get(state.asked), self.results.len()) {
+            (None, 0) => {
+                format!("{name} is not run in a test, and the scenario has no results of it; called with {shown}")
+            }
+            (None, all) => format!("the scenario has {all} results of {name}, and this is one call more, with {shown}"),
+            (Some(CannedResult { args: Some(wanted), .. }), _) if wanted != arguments => {
+                let wanted: String = wanted.to_text().chars().take(SHOWN).collect();
+                format!("result {} of {name} answers {wanted}, and the call has {shown}", state.asked + 1)
+            }
+            (Some(result), _) => {
+                state.asked += 1;
+                return if result.failed { Err(failure(&result.text)) } else { Ok(result.text.clone()) };
+            }
         };
-        let Some(result) = self.results.get(state.asked) else {
-            let what = match self.results.len() {
-                0 => format!("{name} is not run in a test, and the scenario has no results of it; called with {shown}"),
-                all => format!("the scenario has {all} results of {name}, and this is one call more, with {shown}"),
-            };
-            return refuse(&mut state, what);
-        };
-        if let Some(wanted) = result.args.as_ref().filter(|wanted| *wanted != arguments) {
-            let wanted: String = wanted.to_text().chars().take(SHOWN).collect();
-            let number = state.asked + 1;
-            let what = format!("result {number} of {name} answers {wanted}, and the call has {shown}");
-            return refuse(&mut state, what);
-        }
-        state.asked += 1;
-        if result.failed { Err(failure(&result.text)) } else { Ok(result.text.clone()) }
+        state.unanswered.push(what.clone());
+        Err(Error::new(Code::ToolUnanswered, what))
     }
 }
 

@@ -31,43 +31,44 @@ pub struct Reads {
     /// Roles whose body such a condition reads.
     bodies: BTreeSet<RoleName>,
     nothing: BTreeSet<String>,
+    roles: BTreeSet<RoleName>,
 }
 
 impl Reads {
     pub fn of(graph: &Graph) -> Self {
-        let mut reads = Self::default();
-        let roles: BTreeMap<&str, &RoleName> = graph.roles().map(|(name, _)| (name.as_str(), name)).collect();
+        let mut reads = Self { roles: graph.roles().map(|(name, _)| name.clone()).collect(), ..Self::default() };
         for edge in graph.edges().values() {
             // A part is `graph.ROLE.STATUS[..]`; that of `start` belongs to no role.
-            let from = edge.part.split('.').nth(1).and_then(|name| roles.get(name)).copied();
+            let from = edge.part.split('.').nth(1).and_then(|name| reads.roles.get(name)).cloned();
+            let from = from.as_ref();
             reads.back |= matches!(edge.to, To::Back);
             if let Some(condition) = &edge.when {
-                reads.condition(&condition.expr, from, &roles, true);
+                reads.condition(&condition.expr, from, true);
             }
             for template in [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten() {
-                reads.template(template, from, &roles);
+                reads.template(template, from);
             }
             if let Some(result) = &edge.result {
-                reads.value(result, from, &roles);
+                reads.value(result, from);
             }
             let To::Fan(fan) = &edge.to else { continue };
             if let Some(each) = &fan.each {
                 // The number of lanes makes a route different.
-                reads.condition(&each.over, from, &roles, true);
+                reads.condition(&each.over, from, true);
             }
             for branch in &fan.branches {
-                reads.template(&branch.prompt, from, &roles);
+                reads.template(&branch.prompt, from);
                 if let Some(condition) = &branch.when {
-                    reads.condition(&condition.expr, from, &roles, true);
+                    reads.condition(&condition.expr, from, true);
                 }
             }
             if let Some(prompt) = &fan.join.prompt {
-                reads.template(prompt, from, &roles);
+                reads.template(prompt, from);
             }
         }
-        graph.result().into_iter().for_each(|result| reads.value(result, None, &roles));
+        graph.result().into_iter().for_each(|result| reads.value(result, None));
         for (name, _) in graph.roles() {
-            reads.entry(graph.entry(name), &roles);
+            reads.entry(graph.entry(name));
             if graph.otherwise(name).is_some() {
                 reads.answer(name, "output", Some("code"));
             }
@@ -76,23 +77,23 @@ impl Reads {
     }
 
     /// Reads what an edge to a role evaluates besides its prompt.
-    fn entry(&mut self, entry: &Entry, roles: &BTreeMap<&str, &RoleName>) {
+    fn entry(&mut self, entry: &Entry) {
         match entry {
-            Entry::Args(value) | Entry::Input(value) => self.value(value, None, roles),
+            Entry::Args(value) | Entry::Input(value) => self.value(value, None),
             Entry::Rules(statuses) => {
                 let whens = statuses.iter().filter_map(|rule| rule.when.as_ref()).map(|when| &when.expr);
                 let fields = statuses.iter().flat_map(|rule| &rule.fields).map(|(_, field)| field);
-                whens.chain(fields).for_each(|expr| self.choice(expr, roles));
+                whens.chain(fields).for_each(|expr| self.choice(expr));
             }
-            Entry::Choice(choice) => self.choice(&choice.expr, roles),
+            Entry::Choice(choice) => self.choice(&choice.expr),
             Entry::Prompt | Entry::Form | Entry::RoundRobin(_) | Entry::LeastRecent(_) => {}
         }
     }
 
     /// Reads an expression of a role, which may be entered from any other.
-    fn choice(&mut self, expr: &Expr, roles: &BTreeMap<&str, &RoleName>) {
-        for from in roles.values() {
-            self.condition(expr, Some(from), roles, true);
+    fn choice(&mut self, expr: &Expr) {
+        for from in self.roles.clone() {
+            self.condition(expr, Some(&from), true);
         }
     }
 
@@ -106,7 +107,7 @@ impl Reads {
     }
 
     /// A condition of an edge, which decides on routes, or of a template, which does not and distinguishes no states.
-    fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>, is_of_edge: bool) {
+    fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, is_of_edge: bool) {
         for constant in expr.constants() {
             if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
                 self.constants.push(constant.clone());
@@ -126,17 +127,13 @@ impl Reads {
                 }
                 // Any role may have answered in a lane.
                 ["branches", ..] if is_of_edge => {
-                    let lanes = roles.values().copied().filter(|role| from != Some(*role));
-                    self.answers.extend(lanes.cloned());
+                    self.answers.extend(self.roles.iter().filter(|role| from != Some(role)).cloned());
                 }
                 ["steps", role, rest @ ..] => {
-                    let Some(role) = roles.get(role).copied() else { continue };
-                    let is_far = is_of_edge && from != Some(role);
-                    self.visits.extend(
-                        rest.first()
-                            .filter(|part| is_of_edge && matches!(**part, "visits" | "all"))
-                            .map(|_| role.clone()),
-                    );
+                    let Some(role) = self.roles.get(*role).cloned() else { continue };
+                    let is_far = is_of_edge && from != Some(&role);
+                    let is_counted = is_of_edge && matches!(rest.first(), Some(&("visits" | "all")));
+                    self.visits.extend(is_counted.then(|| role.clone()));
                     match rest {
                         [] => self.steps.extend(is_far.then(|| role.clone())),
                         ["visits", ..] => {}
@@ -145,7 +142,7 @@ impl Reads {
                                 self.steps.insert(role.clone());
                                 self.answers.extend((*part != "status").then(|| role.clone()));
                             }
-                            self.answer(role, part, rest.first().copied());
+                            self.answer(&role, part, rest.first().copied());
                         }
                     }
                 }
@@ -162,21 +159,21 @@ impl Reads {
         }
     }
 
-    fn value(&mut self, value: &ValueTemplate, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+    fn value(&mut self, value: &ValueTemplate, from: Option<&RoleName>) {
         for leaf in value.leaves() {
-            self.template(leaf.template, from, roles);
+            self.template(leaf.template, from);
         }
     }
 
-    fn template(&mut self, template: &Template, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+    fn template(&mut self, template: &Template, from: Option<&RoleName>) {
         for test in template.conditions() {
-            self.condition(test, from, roles, false);
+            self.condition(test, from, false);
         }
         for found in template.uses() {
             let names = names(&found);
             self.told_input |= names.first() == Some(&"input");
             if let ["steps", role, rest @ ..] = names.as_slice()
-                && let Some(role) = roles.get(role).copied()
+                && let Some(role) = self.roles.get(*role)
                 && from != Some(role)
                 && rest.first() != Some(&"visits")
             {

@@ -67,30 +67,28 @@ impl Requests {
     }
 
     pub fn to_text(&self) -> String {
+        /// The last request with its number, and the conversation.
+        type Lane<'r> = (Option<(u64, &'r Request)>, Conversation);
         let mut out = String::new();
-        let mut before: Option<&Request> = None;
-        let mut of_lanes: BTreeMap<&LanePath, (u64, &Request)> = BTreeMap::new();
-        let mut conversations: BTreeMap<&LanePath, Conversation> = BTreeMap::new();
-        let mut head_digest = None;
+        let mut of_lanes: BTreeMap<&LanePath, Lane<'_>> = BTreeMap::new();
+        let mut head: Option<(&Arc<Head>, Digest)> = None;
         let mut digests: Vec<String> = Vec::new();
         for (request, number) in self.sent.iter().zip(1_u64..) {
-            let same = head_digest.filter(|_| before.is_some_and(|before| before.head == request.head));
-            let digest = same.unwrap_or_else(|| {
+            let same = head.filter(|(head, _)| **head == request.head);
+            let (_, digest) = *head.insert(same.unwrap_or_else(|| {
                 let digest = write_head(&mut out, &request.head);
                 digests.push(short(digest));
-                digest
-            });
-            head_digest = Some(digest);
-            let last = of_lanes.get(&request.lane).copied();
+                (&request.head, digest)
+            }));
+            let (last, conversation) = of_lanes.entry(&request.lane).or_default();
             let shared = last.map_or(0, |(_, last)| request.shared(last));
-            let conversation = conversations.entry(&request.lane).or_default();
             conversation.truncate(shared);
             let new = request.messages.get(shared..).unwrap_or_default();
             conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
             digests.push(short(conversation.request(digest)));
             let lane = if request.lane.is_trunk() { String::new() } else { format!("lane {} · ", request.lane) };
             heading(&mut out, &format!("request {number} · {lane}visit {}", request.visit));
-            if let Some((last, before)) = last {
+            if let Some((last, before)) = *last {
                 let all = before.messages.len();
                 let words = if shared == all {
                     format!("continues request {last} · {all} messages")
@@ -103,8 +101,7 @@ impl Requests {
             for ((message, label), number) in new.iter().zip(shared + 1..) {
                 write_message(&mut out, number, message, label);
             }
-            before = Some(request);
-            of_lanes.insert(&request.lane, (number, request));
+            *last = Some((number, request));
         }
         let whole = digest_of(&out);
         heading(&mut out, &format!("{END}{}{WHOLE}{whole}", digests.join(" ")));

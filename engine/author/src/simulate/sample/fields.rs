@@ -12,7 +12,6 @@ const MAX_OBJECTS: usize = 96;
 /// The maximum number of objects from combining the values of several fields.
 const MAX_CROSSED: usize = 64;
 
-/// Objects with certain fields.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Objects {
     /// Without duplicates: first the shortest, with every optional field left out; then, if different, the longest, and
