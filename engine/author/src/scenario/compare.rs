@@ -1,6 +1,6 @@
 //! Compares two runs of one scenario: the first difference in each snapshot, its cause, and its cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::prefix::{self, Block};
@@ -11,7 +11,7 @@ use rondo_protocol::object::Head;
 use similar::{ChangeTag, TextDiff};
 
 use super::definition::Definition;
-use super::explain::{At, Explainer};
+use super::explain::At;
 use super::play::REPAIR;
 use super::report::{Change, DefinitionPart, Lines};
 use super::scenario::Scenario;
@@ -24,8 +24,12 @@ const MAX_COMPARED: usize = 200;
 /// The longest line that it shows, in characters.
 const MAX_LINE: usize = 160;
 
+/// Two runs of one scenario.
 pub struct Comparer<'a> {
-    pub explainer: Explainer<'a>,
+    /// The changed parts; `None` if no course was accepted, so that they are unknown.
+    pub changed: Option<BTreeSet<String>>,
+    pub old: Option<&'a RunTrace>,
+    pub new: &'a RunTrace,
     pub definition: &'a Definition,
     pub scenario: &'a Scenario,
     pub file: &'a str,
@@ -41,7 +45,7 @@ struct Difference {
 impl Comparer<'_> {
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
-        let (cause, part) = self.explainer.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
+        let (cause, part) = self.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),
@@ -76,15 +80,15 @@ impl Comparer<'_> {
             ("result", At::Result, |trace| trace.result.to_text()),
             ("said", At::Said, |trace| trace.said.join("\n")),
         ];
-        let texts = places.map(|(block, at, text)| (block, at, text(old), text(self.explainer.new)));
+        let texts = places.map(|(block, at, text)| (block, at, text(old), text(self.new)));
         let (block, at, old, new) = texts.into_iter().find(|(_, _, old, new)| old != new)?;
-        let (cause, part) = self.explainer.explain(None, None, &at, None);
+        let (cause, part) = self.explain(None, None, &at, None);
         Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
     }
 
     /// A changed part, if nothing could be run that would show its effect.
     pub fn part_alone(&self, snapshot: &str) -> Option<Change> {
-        let (cause, path) = self.explainer.unplayed()?;
+        let (cause, path) = self.unplayed()?;
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
     }
 

@@ -5,13 +5,12 @@
 //! nearest of them that can affect the place that differs. If there is none, the cause is rondo's own layout of
 //! messages.
 
-use std::collections::BTreeSet;
-
 use rondo_agent_kit::prefix;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Speaker;
-use rondo_protocol::workflow::{History, Workflow};
+use rondo_protocol::workflow::History;
 
+use super::compare::Comparer;
 use super::parts::is_within;
 use super::snapshot::{RouteStep, RunTrace};
 use crate::role_of;
@@ -44,15 +43,6 @@ impl At {
     }
 }
 
-/// Two runs of one scenario.
-pub struct Explainer<'a> {
-    /// The changed parts; `None` if no course was accepted, so that they are unknown.
-    pub changed: Option<BTreeSet<String>>,
-    pub old: Option<&'a RunTrace>,
-    pub new: &'a RunTrace,
-    pub workflow: &'a Workflow,
-}
-
 /// A part of a definition that may affect a place.
 enum Suspect {
     /// This part, or one within it.
@@ -77,7 +67,7 @@ impl Suspect {
     }
 }
 
-impl Explainer<'_> {
+impl Comparer<'_> {
     /// The cause of a difference at `at` in a visit of `role` (or in the course), and the responsible part. `broke` is
     /// the result of comparing the two requests alone.
     pub fn explain(
@@ -160,7 +150,7 @@ impl Explainer<'_> {
 
     fn of_request(&self, (role, seat): (&RoleName, &str), at: &At, broke: Option<prefix::Cause>) -> Vec<Suspect> {
         let own = |name: &str| part(&format!("roles.{role}.{name}"));
-        let model = self.workflow.role(role.as_str()).and_then(|role| role.kind.model());
+        let model = self.definition.checked.workflow.role(role.as_str()).and_then(|role| role.kind.model());
         let model = model.map_or("", |model| model.model.as_str());
         match at {
             // The scenario's answers also decide whether a request is sent to a fallback.
@@ -275,7 +265,7 @@ impl Explainer<'_> {
     }
 
     fn is_fresh(&self, role: &str) -> bool {
-        let model = self.workflow.role(role).and_then(|role| role.kind.model());
+        let model = self.definition.checked.workflow.role(role).and_then(|role| role.kind.model());
         model.is_some_and(|model| model.history == History::None)
     }
 }

@@ -299,11 +299,10 @@ impl Reader<'_> {
     }
 
     fn tool(&mut self, name: &Key) -> bool {
-        let tools: Vec<&str> = tools_of(self.definition).collect();
-        let is_known = tools.iter().any(|pattern| means(pattern, &name.name));
+        let is_known = tools_of(self.definition).any(|pattern| means(pattern, &name.name));
         if !is_known {
             let message = format!("no role of the workflow has the tool `{}`", excerpt(&name.name));
-            self.not_among(Code::ScenarioRole, name.span, message, &name.name, tools.into_iter());
+            self.not_among(Code::ScenarioRole, name.span, message, &name.name, tools_of(self.definition));
         }
         is_known
     }
@@ -436,8 +435,8 @@ impl Reader<'_> {
         let is_known = workflow.role(role).is_some();
         if !is_known {
             let message = format!("the workflow has no role `{}`", excerpt(role));
-            let known: Vec<&str> = workflow.roles.iter().map(|(name, _)| name.as_str()).collect();
-            self.not_among(Code::ScenarioRole, place, message, role, known.into_iter());
+            let known = workflow.roles.iter().map(|(name, _)| name.as_str());
+            self.not_among(Code::ScenarioRole, place, message, role, known);
         }
         is_known
     }

@@ -13,7 +13,6 @@ use rondo_protocol::source::Source;
 use super::compare::Comparer;
 use super::definition::Definition;
 use super::expect;
-use super::explain::Explainer;
 use super::parts::{self, PartDigests};
 use super::play::{RunResult, RunSetup};
 use super::read;
@@ -241,8 +240,7 @@ impl ScenarioTest<'_> {
         old: Option<&'s RunTrace>,
         new: &'s RunTrace,
     ) -> Comparer<'s> {
-        let explainer = Explainer { changed, old, new, workflow: &self.definition.checked.workflow };
-        Comparer { explainer, definition: self.definition, scenario, file: &self.written.file }
+        Comparer { changed, old, new, definition: self.definition, scenario, file: &self.written.file }
     }
 
     /// Differences known without a run.

@@ -116,12 +116,10 @@ pub fn steps(space: &StateSpace, path: &Path) -> Vec<String> {
     path.ways.iter().filter_map(step).flatten().collect()
 }
 
-/// The shortest paths of a space.
 #[derive(Debug, Default)]
 pub struct Shortest {
     /// In order. Their steps or ends differ.
     pub paths: Vec<Path>,
-    /// Whether these are all paths.
     pub is_all: bool,
     /// The ceiling that was reached before the wanted number.
     pub cut: Option<String>,

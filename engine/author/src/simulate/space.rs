@@ -12,7 +12,6 @@ use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use strum::IntoStaticStr;
 
-/// The key that distinguishes a state from others.
 pub type StateKey = Vec<u64>;
 
 pub type StateId = usize;

@@ -160,7 +160,6 @@ impl Walk {
 }
 
 impl<'a> Explorer<'a> {
-    /// An explorer before its first walk. `on_progress` is called now and then, for progress.
     pub fn new(
         graph: &'a Arc<Graph>,
         answer_set: &'a AnswerSet,

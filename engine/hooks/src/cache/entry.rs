@@ -39,7 +39,6 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label; a name beyond 200 bytes is cut.
     pub fn new(role: &str, tool: &str) -> Self {
         Self { role: name(role), tool: name(tool) }
     }
@@ -79,7 +78,6 @@ impl SecondaryIndex for () {
 }
 
 pub trait CacheValue: Sized + Send + Sync + 'static {
-    /// What finds entries by something besides their keys.
     type Secondary: SecondaryIndex;
 
     fn encode(&self) -> Result<Vec<u8>, String>;

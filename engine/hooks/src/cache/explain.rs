@@ -30,7 +30,6 @@ pub trait Explained: Sized + 'static {
     /// The width of the column of names, in characters.
     const NAME_WIDTH: usize;
 
-    /// By what others are ranked.
     type Likeness: Ord;
 
     /// What the bytes of an entry say.
@@ -44,7 +43,6 @@ pub trait Explained: Sized + 'static {
     /// How much another entry has in common with this one; the one that has most is the nearest.
     fn likeness(&self, other: &Self) -> Self::Likeness;
 
-    /// The parts in which another entry's key differs, each with both values.
     fn differences(&self, other: &Self) -> Rows {
         differing(self, other)
     }
@@ -57,7 +55,6 @@ pub struct Origin<'a> {
     pub visit: u64,
 }
 
-/// How many parts two keys share.
 pub fn same_parts<A: Explained>(own: &A, other: &A) -> usize {
     own.parts().into_iter().zip(other.parts()).filter(|(own, other)| own == other).count()
 }

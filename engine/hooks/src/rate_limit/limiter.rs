@@ -54,15 +54,15 @@ impl Limiter {
             line: VecDeque::new(),
             under_way: 0,
             starts: VecDeque::new(),
-            next_number: 0,
+            last_hold: 0,
         };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Holds the subject with these numbers.
     pub(super) fn hold(self: &Arc<Self>, rate: Rate) -> Hold {
         let mut state = self.state.lock();
-        let number = state.number();
+        state.last_hold += 1;
+        let number = state.last_hold;
         state.rates.insert(number, rate);
         state.wake_all();
         Hold { limiter: Arc::clone(self), number }
@@ -87,7 +87,7 @@ impl Limiter {
         let until = Instant::now().checked_add(patience);
         loop {
             let now = Instant::now();
-            let looked = self.state.lock().look(place.number, now);
+            let looked = self.state.lock().look(&place.moved, now);
             let wake = match looked {
                 Look::Go => return Ok(Pass { limiter: Arc::clone(self) }),
                 Look::NotBefore(at) if until.is_some_and(|until| at > until) => return Err(TooLong(at - now)),
@@ -139,24 +139,21 @@ impl Drop for Pass {
 /// A place in line. Dropping it lets the next move up.
 struct QueuePosition<'a> {
     limiter: &'a Limiter,
-    number: u64,
-    moved: Arc<Notify>,
+    moved: Waiting,
 }
 
 impl<'a> QueuePosition<'a> {
     fn take(limiter: &'a Limiter) -> Self {
-        let moved = Arc::new(Notify::new());
-        let mut state = limiter.state.lock();
-        let number = state.number();
-        state.line.push_back(Waiting { number, moved: Arc::clone(&moved) });
-        Self { limiter, number, moved }
+        let moved = Waiting::default();
+        limiter.state.lock().line.push_back(Arc::clone(&moved));
+        Self { limiter, moved }
     }
 }
 
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let mut state = self.limiter.state.lock();
-        state.line.retain(|waiting| waiting.number != self.number);
+        state.line.retain(|waiting| !Arc::ptr_eq(waiting, &self.moved));
         state.wake_first();
     }
 }
@@ -170,14 +167,11 @@ struct State {
     under_way: u64,
     /// When the calls of the last minute were admitted, oldest first; at most as many as a minute may have.
     starts: VecDeque<Instant>,
-    next_number: u64,
+    last_hold: u64,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    number: u64,
-    moved: Arc<Notify>,
-}
+/// One in line: what wakes it, which is its own.
+type Waiting = Arc<Notify>;
 
 /// What a call in line does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,11 +184,6 @@ enum Look {
 }
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number
-    }
-
     fn rate(&self) -> Rate {
         let lowest = |of: fn(&Rate) -> Option<u64>| self.rates.values().filter_map(of).min();
         Rate { concurrent: lowest(|rate| rate.concurrent), per_minute: lowest(|rate| rate.per_minute) }
@@ -217,15 +206,15 @@ impl State {
         self.starts.drain(..over);
     }
 
-    fn look(&mut self, number: u64, now: Instant) -> Look {
+    fn look(&mut self, waiting: &Waiting, now: Instant) -> Look {
         self.forget(now);
         let Rate { concurrent, per_minute } = self.rate();
-        let place = self.line.iter().position(|waiting| waiting.number == number).unwrap_or(0);
+        let place = self.line.iter().position(|other| Arc::ptr_eq(other, waiting)).unwrap_or(0);
         let earliest = per_minute.and_then(|most| self.earliest(place, most, now)).filter(|at| *at > now);
         match earliest {
             Some(at) => Look::NotBefore(at),
             None if place == 0 && concurrent.is_none_or(|most| self.under_way < most) => {
-                self.line.retain(|waiting| waiting.number != number);
+                self.line.retain(|other| !Arc::ptr_eq(other, waiting));
                 self.begin(now);
                 self.wake_first();
                 Look::Go
@@ -254,13 +243,13 @@ impl State {
 
     fn wake_first(&self) {
         if let Some(first) = self.line.front() {
-            first.moved.notify_one();
+            first.notify_one();
         }
     }
 
     fn wake_all(&self) {
         for waiting in &self.line {
-            waiting.moved.notify_one();
+            waiting.notify_one();
         }
     }
 }
@@ -297,7 +286,7 @@ pub(super) mod tests {
         let mut went = Vec::new();
         for place in &places {
             loop {
-                let looked = limiter.state.lock().look(place.number, now);
+                let looked = limiter.state.lock().look(&place.moved, now);
                 match looked {
                     Look::Go => break went.push(now),
                     Look::NotBefore(at) => now = at,

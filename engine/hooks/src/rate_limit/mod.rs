@@ -31,13 +31,11 @@ use rondo_core::hook::{BuildContext, Context, Hook, HookKind, ModelView, Next};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// How long a tool call waits.
 const TOOL_PATIENCE: Duration = MINUTE;
 
 /// The most calls a minute: the start of each is remembered for so long.
 const MAX_PER_MINUTE: u64 = 100_000;
 
-/// What is limited.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Model { provider: String, address: String, id: String },
