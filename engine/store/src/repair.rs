@@ -196,8 +196,12 @@ struct Repair<'a, 'c> {
     sum: Repaired,
 }
 
-/// The last of a thread's steps that were kept, the last of its trunk, and why no more.
-type KeptSteps = (u64, Option<Digest>, Option<String>);
+/// A thread's steps that were kept, and why no more.
+struct KeptSteps {
+    through: u64,
+    head: Option<Digest>,
+    why_no_more: Option<String>,
+}
 
 impl Repair<'_, '_> {
     fn tell(&mut self, loss: Loss) {
@@ -324,7 +328,7 @@ impl Repair<'_, '_> {
             return self.lose(thread, Some(&row), &why);
         }
         let why_inherited = (!are_inherited).then(|| "the thread that it was forked from lost it".to_owned());
-        let (through, head, why_no_more) = self.own_steps(thread, &row, why_inherited)?;
+        let KeptSteps { through, head, why_no_more } = self.own_steps(thread, &row, why_inherited)?;
         self.kept.insert(thread.clone(), Some(through));
         self.steps += through.saturating_sub(row.shared());
         // A row that was made again ends in front of the first step that cannot be read.
@@ -370,7 +374,7 @@ impl Repair<'_, '_> {
             why_no_more = damage_of(read)?.err().or(why_no_more);
         }
         let (through, head) = self.to.so_far().unwrap_or_default();
-        Ok((through, head, why_no_more))
+        Ok(KeptSteps { through, head, why_no_more })
     }
 
     /// Keeps the next step, or says why not.
@@ -409,7 +413,11 @@ impl Repair<'_, '_> {
             None => self.open.clear(),
             Some(lane) => {
                 let within = format!("{lane}/");
-                self.open.retain(|open| !open.starts_with(&within));
+                // By range: a thread may have thousands of open lanes.
+                let ended = self.open.range(within.clone()..).take_while(|open| open.starts_with(&within)).cloned();
+                for ended in ended.collect::<Vec<_>>() {
+                    self.open.remove(&ended);
+                }
                 self.open.insert(lane.to_string());
             }
         }
