@@ -69,11 +69,9 @@ pub struct TurnCall {
     pub site: Site,
     pub head_digest: Digest,
     pub head: Arc<Head>,
-    /// The messages of the first request.
     pub conversation: Arc<Conversation>,
 }
 
-/// One request to a model.
 #[derive(Debug, Clone)]
 pub struct ModelCall {
     pub site: Site,
@@ -85,7 +83,6 @@ pub struct ModelCall {
     pub head_digest: Digest,
     pub head: Arc<Head>,
     pub conversation: Arc<Conversation>,
-    /// The contents of the files of the conversation.
     pub files: Files,
     pub time_left: Duration,
 }
@@ -119,7 +116,6 @@ impl ModelCall {
     }
 }
 
-/// One invocation of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     pub site: Site,
@@ -133,7 +129,6 @@ pub struct ToolCall {
     pub idempotency_key: String,
 }
 
-/// The declared effect of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -156,7 +151,6 @@ impl Effect {
     }
 }
 
-/// The reply to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Turn(Box<TurnReply>),
@@ -164,7 +158,6 @@ pub enum Reply {
     Tool(ToolReply),
 }
 
-/// The result of a whole visit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnReply {
     pub transcript: Transcript,
@@ -212,7 +205,6 @@ impl TurnReply {
     }
 }
 
-/// A complete reply of a model with its usage and cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAnswer {
     pub reply: ModelReply,
@@ -221,7 +213,6 @@ pub struct ModelAnswer {
     pub cost_usd: Option<f64>,
 }
 
-/// A result of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
     pub text: String,
@@ -256,9 +247,7 @@ impl ToolReply {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Fault {
-    /// The diagnostic code, which has a documentation page.
     pub code: Code,
-    /// The class, which decides whether another attempt may help.
     pub class: FaultClass,
     /// What happened, without secrets.
     pub message: String,

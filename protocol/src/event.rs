@@ -135,10 +135,7 @@ impl JsonSchema for EventLine<'_> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = Event::json_schema(generator);
         let kinds = schema.get_mut("oneOf").and_then(serde_json::Value::as_array_mut);
-        for kind in kinds.into_iter().flatten() {
-            let Some(properties) = kind.get_mut("properties").and_then(serde_json::Value::as_object_mut) else {
-                continue;
-            };
+        for properties in kinds.into_iter().flatten().filter_map(|kind| kind.get_mut("properties")?.as_object_mut()) {
             if properties.contains_key("hint_parts") {
                 properties.insert("hint".to_owned(), generator.subschema_for::<Option<String>>().to_value());
             }
@@ -371,9 +368,7 @@ impl What {
     pub fn name(&self) -> &'static str {
         self.into()
     }
-}
 
-impl What {
     /// Whether it follows from the store, so that it can be read again.
     pub fn is_durable(&self) -> bool {
         matches!(

@@ -68,14 +68,12 @@ impl File {
 
     /// The file as it stands in the input of a thread.
     pub fn named(&self) -> Value {
-        [
+        Value::from_iter([
             ("digest", Value::from(self.digest().to_string())),
             ("media_type", Value::from(self.media_type.as_str())),
             ("name", Value::from(self.name.as_str())),
             ("size", Value::Int(i128::try_from(self.bytes.len()).unwrap_or(i128::MAX))),
-        ]
-        .into_iter()
-        .collect()
+        ])
     }
 
     /// Reads a file with its contents.
@@ -116,13 +114,11 @@ impl File {
     /// # Errors
     /// Which of them cannot.
     pub fn checked(self) -> Result<Self, FileError> {
-        if !is_name(&self.name) {
-            return Err(FileError::Name);
+        match (is_name(&self.name), is_media_type(&self.media_type)) {
+            (false, _) => Err(FileError::Name),
+            (_, false) => Err(FileError::MediaType),
+            _ => Ok(self),
         }
-        if !is_media_type(&self.media_type) {
-            return Err(FileError::MediaType);
-        }
-        Ok(self)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::canonical::{self, Value};
+use crate::canonical;
 use crate::diagnostic::Diagnostic;
 use crate::object::Record;
 use crate::source::SourceError;
@@ -42,18 +42,9 @@ fn faults_stand_in(text: &str, faults: &[Diagnostic]) {
 /// A template and an expression: it is read, or has faults that stand in it. What is read renders within its limit.
 pub fn template(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let scope: Value = [
-        ("body", Value::from("a body\nof two lines")),
-        (
-            "output",
-            [("text", Value::from("a")), ("list", Value::List(vec![Value::from("a"), Value::from("é")]))]
-                .into_iter()
-                .collect(),
-        ),
-        ("input", [("number", Value::Int(3)), ("topic", Value::from("tides"))].into_iter().collect()),
-    ]
-    .into_iter()
-    .collect();
+    let scope = r#"{"body": "a body\nof two lines", "input": {"number": 3, "topic": "tides"},
+        "output": {"list": ["a", "é"], "text": "a"}}"#;
+    let scope = canonical::parse(scope.as_bytes()).expect("the scope is JSON");
     match Template::parse(text) {
         Ok(template) => {
             let bytes = template.render(&scope, MAX_RENDERED_BYTES).map_or(0, |rendered| rendered.len());

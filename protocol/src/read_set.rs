@@ -29,7 +29,6 @@ pub struct ReadEntry {
     pub read_bytes: u64,
 }
 
-/// How a name was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadKind {

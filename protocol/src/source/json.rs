@@ -15,7 +15,8 @@ use crate::scan::{NO_ESCAPE, Scanner, Unfit};
 /// Parses `text`. A syntax error ends parsing; duplicate keys and numbers out of range do not.
 pub(super) fn read(text: &str) -> Parsed {
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut reader = Reader { scan: Scanner { text, at: start }, depth: 0, budget: Budget::new(), faults: Vec::new() };
+    let mut reader =
+        Reader { scan: Scanner { text, at: start }, depth: 0, budget: Budget::default(), faults: Vec::new() };
     reader.scan.blanks();
     if reader.scan.peek().is_none() {
         let fault = SourceError::new(Code::EmptyFile, Span::new(start, 0), "the file is empty");
@@ -26,17 +27,9 @@ pub(super) fn read(text: &str) -> Parsed {
         if reader.scan.at < text.len() { Err(reader.fault("something follows the value")) } else { Ok(root) }
     });
     let mut faults = reader.faults;
-    match root {
-        Ok(root) => {
-            faults.sort_by_key(|fault| fault.span);
-            Parsed { root: Some(root), faults }
-        }
-        Err(fault) => {
-            faults.push(fault);
-            faults.sort_by_key(|fault| fault.span);
-            Parsed { root: None, faults }
-        }
-    }
+    let root = root.map_err(|fault| faults.push(fault)).ok();
+    faults.sort_by_key(|fault| fault.span);
+    Parsed { root, faults }
 }
 
 struct Reader<'a> {
@@ -65,10 +58,12 @@ impl Reader<'_> {
     }
 
     fn token<T>(&self, token: Result<T, Unfit>) -> Result<T, SourceError> {
-        token.map_err(|Unfit { from, at, what }| match what {
-            what if from == at => self.fault(what),
-            NO_ESCAPE => SourceError::new(Code::JsonSyntax, Span::new(from, at - from), "JSON has no such escape"),
-            what => SourceError::new(Code::JsonSyntax, Span::new(from, at - from), what),
+        token.map_err(|Unfit { from, at, what }| {
+            if from == at {
+                return self.fault(what);
+            }
+            let what = if what == NO_ESCAPE { "JSON has no such escape" } else { what };
+            SourceError::new(Code::JsonSyntax, Span::new(from, at - from), what)
         })
     }
 

@@ -8,10 +8,8 @@ use crate::diagnostic::Span;
 /// The span of the bytes `inner` of `value` in `text`, whose scalar at `span` has that value. If the two cannot be
 /// matched, such as for an alias or for a quoted text folded over lines, the span of the whole scalar.
 pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span {
-    let whole = || span;
-    let Some(written) = text.get(span.offset..).and_then(|rest| rest.get(..span.length)) else { return whole() };
-    let line_start = text.get(..span.offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
-    let indent = span.offset - line_start;
+    let Some(written) = text.get(span.offset..).and_then(|rest| rest.get(..span.length)) else { return span };
+    let indent = span.offset - super::line_start(text, span.offset);
     let find = |at: usize| {
         if value.len() < at {
             return None;
@@ -25,7 +23,7 @@ pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span
     match (find(inner.start), find(inner.end)) {
         (Some(start), Some(end)) => Span::new(span.offset + start, end.saturating_sub(start)),
         (Some(start), None) => Span::new(span.offset + start, 0),
-        (None, _) => whole(),
+        (None, _) => span,
     }
 }
 

@@ -31,7 +31,6 @@ pub const MAX_KEY_BYTES: usize = 1024;
 const MAX_SCALAR_BYTES: usize = 8 << 20;
 const MAX_FAULTS: usize = 1_000;
 
-/// A value with its span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Its span. For a block list or map only its first byte; for an alias the alias.
@@ -39,14 +38,12 @@ pub struct Node {
     pub kind: Kind,
 }
 
-/// A key with its span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub span: Span,
     pub name: String,
 }
 
-/// The kind and content of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// `null`, `~` or nothing.
@@ -62,7 +59,6 @@ pub enum Kind {
     Map(Vec<(Key, Node)>),
 }
 
-/// A fault at a span of a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct SourceError {
@@ -78,9 +74,12 @@ impl SourceError {
         Self { code, span: span.into(), message: message.into(), hint: None }
     }
 
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        self.with_hint_if(Some(hint.into()))
+    }
+
+    pub(crate) fn with_hint_if(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
     }
 }
 
@@ -96,12 +95,8 @@ pub struct Parsed {
 impl Parsed {
     /// The tree of a text without faults.
     pub fn whole(self) -> Result<Node, SourceError> {
-        let first = self.faults.into_iter().next();
-        match (first, self.root) {
-            (None, Some(root)) => Ok(root),
-            (Some(fault), _) => Err(fault),
-            (None, None) => Err(SourceError::new(Code::EmptyFile, Span::default(), "there is nothing in the text")),
-        }
+        let nothing = || SourceError::new(Code::EmptyFile, Span::default(), "there is nothing in the text");
+        self.faults.into_iter().next().map_or_else(|| self.root.ok_or_else(nothing), Err)
     }
 }
 
@@ -109,7 +104,6 @@ pub fn yaml(text: &str) -> Result<Node, SourceError> {
     read_yaml(text).whole()
 }
 
-/// Parses a YAML text and returns all its faults.
 pub fn read_yaml(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| yaml::read(text))
 }
@@ -129,7 +123,15 @@ fn too_long(text: &str) -> Option<Parsed> {
 impl Node {
     /// Its kind in words: `a text`, `a list`.
     pub fn describe(&self) -> &'static str {
-        self.kind.describe()
+        match self.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "a boolean",
+            Kind::Int(_) => "an integer",
+            Kind::Float(_) => "a number",
+            Kind::Str(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
     }
 
     /// The span for a diagnostic: the node's own, or if that is empty, as in block lists and maps, that of its first
@@ -180,21 +182,22 @@ impl Node {
         (is_scalar && !written.is_empty()).then(hint)
     }
 
-    fn count(&self) -> usize {
+    /// The nodes directly within it.
+    fn parts(&self) -> Vec<&Self> {
         match &self.kind {
-            Kind::List(items) => 1 + items.iter().map(Self::count).sum::<usize>(),
-            Kind::Map(entries) => 1 + entries.iter().map(|(_, node)| node.count()).sum::<usize>(),
-            _ => 1,
+            Kind::List(items) => items.iter().collect(),
+            Kind::Map(entries) => entries.iter().map(|(_, node)| node).collect(),
+            _ => Vec::new(),
         }
+    }
+
+    fn count(&self) -> usize {
+        1 + self.parts().into_iter().map(Self::count).sum::<usize>()
     }
 
     /// The number of levels, 1 for a scalar.
     fn depth(&self) -> usize {
-        match &self.kind {
-            Kind::List(items) => 1 + items.iter().map(Self::depth).max().unwrap_or(0),
-            Kind::Map(entries) => 1 + entries.iter().map(|(_, node)| node.depth()).max().unwrap_or(0),
-            _ => 1,
-        }
+        1 + self.parts().into_iter().map(Self::depth).max().unwrap_or(0)
     }
 
     /// The bytes of its texts, including keys.
@@ -208,30 +211,18 @@ impl Node {
     }
 }
 
-impl Kind {
-    fn describe(&self) -> &'static str {
-        match self {
-            Self::Null => "nothing",
-            Self::Bool(_) => "a boolean",
-            Self::Int(_) => "an integer",
-            Self::Float(_) => "a number",
-            Self::Str(_) => "a text",
-            Self::List(_) => "a list",
-            Self::Map(_) => "a map",
-        }
-    }
-}
-
 struct Budget {
     nodes: usize,
     scalar_bytes: usize,
 }
 
-impl Budget {
-    fn new() -> Self {
+impl Default for Budget {
+    fn default() -> Self {
         Self { nodes: MAX_NODES, scalar_bytes: MAX_SCALAR_BYTES }
     }
+}
 
+impl Budget {
     /// Subtracts `nodes` and `bytes` from the budget, or reports what is exceeded.
     fn take(&mut self, nodes: usize, bytes: usize, span: Span) -> Result<(), SourceError> {
         self.nodes = self.nodes.checked_sub(nodes).ok_or_else(|| {
@@ -265,6 +256,11 @@ fn integer_out_of_range(span: Span) -> SourceError {
 
 fn not_finite(span: Span) -> SourceError {
     SourceError::new(Code::NumberOutOfRange, span, "a number is not finite").with_hint("quote it if it is a text")
+}
+
+/// The offset of the first byte of the line of `offset`.
+fn line_start(text: &str, offset: usize) -> usize {
+    text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
 }
 
 /// `text` cut to what fits into a message, without control characters.

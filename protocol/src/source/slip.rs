@@ -8,7 +8,7 @@ use std::ops::Range;
 use granit_parser::ErrorKind;
 
 use super::unquoted::begins_typographic;
-use super::{SourceError, excerpt};
+use super::{SourceError, excerpt, line_start};
 use crate::diagnostic::{Code, Span};
 
 /// A place where the parser stopped.
@@ -108,12 +108,9 @@ fn fault(span: impl Into<Span>, message: impl Into<String>, hint: impl Into<Stri
 
 fn colon_in_text(text: &str, span: Range<usize>) -> SourceError {
     let message = "an unquoted text contains a colon and a space, which YAML reads as a key";
-    let hint = if text.get(span.clone()).is_some_and(begins_typographic) {
-        "put the whole text in straight quotes, `\"`"
-    } else {
-        "put the whole text in quotes"
-    };
-    fault(span, message, hint)
+    let is_quoted = text.get(span.clone()).is_some_and(begins_typographic);
+    let quotes = if is_quoted { "straight quotes, `\"`" } else { "quotes" };
+    fault(span, message, format!("put the whole text in {quotes}"))
 }
 
 impl<'a> Stop<'a> {
@@ -168,7 +165,7 @@ impl<'a> Stop<'a> {
     }
 
     fn line_at(&self, offset: usize) -> Line<'a> {
-        let start = self.text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
+        let start = line_start(self.text, offset);
         let text = self.text.get(start..).unwrap_or_default().split('\n').next().unwrap_or_default();
         Line { start, text }
     }
@@ -224,15 +221,13 @@ impl<'a> Stop<'a> {
     /// An unquoted text that begins with the mark of an anchor or of a reference to one.
     fn reference(&self) -> Option<SourceError> {
         let start = self.text.get(..=self.offset)?.rfind(['*', '&'])?;
-        let is_alias = self.text.get(start..)?.starts_with('*');
-        let (mark, read_as) = if is_alias { ("*", "a reference to an anchor") } else { ("&", "the name of an anchor") };
-        let message = format!("an unquoted text begins with `{mark}`, which YAML reads as {read_as}");
-        let hint = if is_alias {
-            "put the whole text in quotes; for a reference, name a value `&NAME` further up"
+        let (mark, read_as, also) = if self.text.get(start..)?.starts_with('*') {
+            ("*", "a reference to an anchor", "; for a reference, name a value `&NAME` further up")
         } else {
-            "put the whole text in quotes"
+            ("&", "the name of an anchor", "")
         };
-        Some(fault(start..self.line().end(), message, hint))
+        let message = format!("an unquoted text begins with `{mark}`, which YAML reads as {read_as}");
+        Some(fault(start..self.line().end(), message, format!("put the whole text in quotes{also}")))
     }
 
     /// The quote that opens the quoted text in which the parser stopped, or behind which it did.
@@ -304,11 +299,7 @@ impl<'a> Stop<'a> {
             return Some(colon_in_text(self.text, value..line.end()));
         }
         let above = self.above(line).next()?;
-        let (entry, _) = above.entry();
-        if let Some(fault) = above.blank_behind_colon() {
-            return Some(fault);
-        }
-        match (key_of(entry), key_of(line.entry().0)) {
+        above.blank_behind_colon().or_else(|| match (key_of(above.entry().0), key_of(line.entry().0)) {
             (Some(upper), Some(lower)) if above.indent() < line.indent() => {
                 let message =
                     format!("`{lower}` is indented further than `{upper}` above it, which has a value already");
@@ -317,7 +308,7 @@ impl<'a> Stop<'a> {
             }
             (None, _) => above.keyless(),
             _ => None,
-        }
+        })
     }
 
     /// A dash or a colon without a blank behind it, in the line.
@@ -338,15 +329,13 @@ impl<'a> Stop<'a> {
         if before.contains([']', '}', '"', '\'']) {
             return line.text_in_brackets();
         }
-        if let Some(fault) = self.missing_blank() {
-            return Some(fault);
-        }
-        if line.text.trim_start().starts_with("- ") {
+        let is_entry = line.text.trim_start().starts_with("- ");
+        let found = self.missing_blank().or_else(|| {
             let hint = "indent it below the key whose list it belongs to";
-            return Some(fault(line.first()..line.end(), "a list entry among the keys of a map", hint));
-        }
-        if let Some(fault) = line.keyless() {
-            return Some(fault);
+            is_entry.then(|| fault(line.first()..line.end(), "a list entry among the keys of a map", hint))
+        });
+        if let Some(found) = found.or_else(|| line.keyless()) {
+            return Some(found);
         }
         let indent = line.indent();
         let mut levels = vec![indent];
@@ -383,14 +372,12 @@ impl<'a> Stop<'a> {
         let opening = self.text.get(open..)?.chars().next()?;
         let (closing, what) = if opening == '[' { (']', "list") } else { ('}', "map") };
         let (line, first_line) = (self.line(), self.line_at(open));
-        if line.start == first_line.start && open < self.offset && self.offset < line.end() {
+        let is_below = line.start > first_line.start;
+        let is_within = line.start == first_line.start && open < self.offset && self.offset < line.end();
+        if is_within || (is_below && line.indent() > first_line.indent() && line.is_content()) {
             return self.comma(line);
         }
-        if line.start > first_line.start && line.indent() > first_line.indent() && line.is_content() {
-            return self.comma(line);
-        }
-        let last = if line.start > first_line.start { self.above(line).next().unwrap_or(first_line) } else { line };
-        let end = last.end();
+        let end = if is_below { self.above(line).next().unwrap_or(first_line) } else { line }.end();
         let begins = excerpt(self.text.get(open..first_line.end())?);
         let message = format!("the {what} `{begins}` has no closing bracket");
         Some(fault(end..end, message, format!("write `{closing}` where the {what} ends")))

@@ -42,9 +42,7 @@ impl Source {
     }
 
     pub fn report(&self, fault: SourceError) -> Diagnostic {
-        let mut diagnostic = self.diagnostic(fault.code, fault.span, fault.message);
-        diagnostic.hint = fault.hint;
-        diagnostic
+        Diagnostic { hint: fault.hint, ..self.diagnostic(fault.code, fault.span, fault.message) }
     }
 }
 

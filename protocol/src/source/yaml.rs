@@ -15,41 +15,22 @@ use super::slip::Stop;
 use super::unquoted::cut_by_comment;
 use super::{
     Budget, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Parsed, SourceError, duplicate,
-    excerpt, integer_out_of_range, key_too_long, not_finite, too_deep,
+    excerpt, integer_out_of_range, key_too_long, line_start, not_finite, too_deep,
 };
 use crate::canonical::MAX_INTEGER;
 use crate::diagnostic::{Code, Span};
 
 /// Parses `text`. A syntax error or an exhausted budget ends parsing; other faults do not.
 pub(super) fn read(text: &str) -> Parsed {
-    let mut builder = Builder {
-        text,
-        budget: Budget::new(),
-        aliases: 0,
-        stack: Vec::new(),
-        anchors: BTreeMap::new(),
-        documents: 0,
-        read: 0,
-        root: None,
-        faults: Vec::new(),
-    };
+    let mut builder = Builder { text, ..Builder::default() };
     let end = builder.run();
-    let mut root = builder.root;
     let mut faults = builder.faults;
-    match end {
-        Ok(()) if root.as_ref().is_none_or(|root| root.kind == Kind::Null) && faults.is_empty() => {
-            root = None;
-            faults.push(
-                SourceError::new(Code::EmptyFile, Span::new(0, 0), "the file is empty")
-                    .with_hint("`rondo init` writes one"),
-            );
-        }
-        Ok(()) => {}
-        Err(fault) => {
-            root = None;
-            faults.push(fault);
-        }
-    }
+    let is_empty = builder.root.as_ref().is_none_or(|root| root.kind == Kind::Null) && faults.is_empty();
+    let end = end.and_then(|()| {
+        let fault = SourceError::new(Code::EmptyFile, Span::new(0, 0), "the file is empty");
+        if is_empty { Err(fault.with_hint("`rondo init` writes one")) } else { Ok(builder.root) }
+    });
+    let root = end.map_err(|fault| faults.push(fault)).ok().flatten();
     faults.sort_by_key(|fault| fault.span);
     Parsed { root, faults }
 }
@@ -79,6 +60,7 @@ enum Slot {
     Dropped,
 }
 
+#[derive(Default)]
 struct Builder<'a> {
     text: &'a str,
     budget: Budget,
@@ -149,27 +131,16 @@ impl Builder<'_> {
     fn syntax(&self, error: &ScanError) -> SourceError {
         let mark = error.marker();
         let offset = mark.byte_offset().unwrap_or_else(|| {
-            let line = mark.line().saturating_sub(1);
-            let start = if line == 0 {
-                0
-            } else {
-                self.text.match_indices('\n').nth(line - 1).map_or(self.text.len(), |(at, _)| at + 1)
-            };
-            let rest = self.text.get(start..).unwrap_or_default();
-            start + rest.char_indices().nth(mark.col()).map_or(rest.len(), |(at, _)| at)
+            let before: usize = self.text.split_inclusive('\n').take(mark.line().saturating_sub(1)).map(str::len).sum();
+            let rest = self.text.get(before..).unwrap_or_default();
+            before + rest.char_indices().nth(mark.col()).map_or(rest.len(), |(at, _)| at)
         });
         let length = self.text.get(offset..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         let span = Span::new(offset, length);
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return too_deep(span);
         }
-        let stop = Stop {
-            text: self.text,
-            offset,
-            kind: error.kind(),
-            read: self.read,
-            bracket: self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset),
-        };
+        let stop = Stop { text: self.text, offset, kind: error.kind(), read: self.read, bracket: self.bracket() };
         if let Some(fault) = stop.short_block_line() {
             return fault;
         }
@@ -184,22 +155,18 @@ impl Builder<'_> {
         }
         // The parser stops one character before the one that it refuses.
         let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));
-        match refused {
-            Some((at, c)) => {
-                let message = format!("the file contains the control character U+{:04X}", u32::from(c));
-                let span = Span::new(offset + at, c.len_utf8());
-                SourceError::new(Code::YamlSyntax, span, message)
-                    .with_hint("in double quotes it can be written as an escape")
-            }
-            None => {
-                stop.slip().unwrap_or_else(|| SourceError::new(Code::YamlSyntax, span, error.info().replace('`', "'")))
-            }
+        if let Some((at, c)) = refused {
+            let message = format!("the file contains the control character U+{:04X}", u32::from(c));
+            let span = Span::new(offset + at, c.len_utf8());
+            return SourceError::new(Code::YamlSyntax, span, message)
+                .with_hint("in double quotes it can be written as an escape");
         }
+        stop.slip().unwrap_or_else(|| SourceError::new(Code::YamlSyntax, span, error.info().replace('`', "'")))
     }
 
     /// The offset on the line of `offset` where an unquoted value begins with `{{`.
     fn unquoted_template(&self, offset: usize) -> Option<usize> {
-        let start = self.line_start(offset);
+        let start = line_start(self.text, offset);
         let line = self.text.get(start..)?.lines().next()?;
         let mut quotes = Quotes::default();
         let mut at = 0;
@@ -222,8 +189,7 @@ impl Builder<'_> {
     /// A comment that cuts off a value at the parser's stop: it follows other text, and a letter or digit follows its
     /// `#`. It is on the line of `offset`, or within the flow list or map still open there.
     fn cutting_comment(&self, offset: usize) -> Option<Span> {
-        let open = self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset);
-        let start = self.line_start(open.unwrap_or(offset));
+        let start = line_start(self.text, self.bracket().unwrap_or(offset));
         let end = offset + self.text.get(offset..)?.lines().next().map_or(0, str::len);
         let mut line_start = start;
         for line in self.text.get(start..end)?.split('\n') {
@@ -247,8 +213,9 @@ impl Builder<'_> {
         None
     }
 
-    fn line_start(&self, offset: usize) -> usize {
-        self.text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
+    /// The offset of the innermost list or map in brackets that is open.
+    fn bracket(&self) -> Option<usize> {
+        self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset)
     }
 
     fn tag(&mut self, span: Span) {
@@ -268,22 +235,14 @@ impl Builder<'_> {
             return self.key(value, style, span);
         }
         self.budget.take(1, value.len(), span)?;
-        let kind = if style == ScalarStyle::Plain {
-            match plain(value) {
-                Ok(kind) => kind,
-                Err(fault) => {
-                    self.note(fault(span));
-                    Kind::Int(0)
-                }
-            }
-        } else {
-            Kind::Str(value.to_owned())
+        let kind = match style {
+            ScalarStyle::Plain => plain(value).unwrap_or_else(|fault| {
+                self.note(fault(span));
+                Kind::Int(0)
+            }),
+            _ => Kind::Str(value.to_owned()),
         };
-        let node = Node { span, kind };
-        if anchor > 0 {
-            self.anchors.insert(anchor, Some(node.clone()));
-        }
-        self.put(node);
+        self.put_anchored(Node { span, kind }, anchor);
         Ok(())
     }
 
@@ -296,35 +255,21 @@ impl Builder<'_> {
             return Err(key_too_long(span));
         }
         self.budget.take(0, name.len(), span)?;
-        let fault = if style == ScalarStyle::Plain && name == "<<" {
-            Some(
-                SourceError::new(Code::MergeKey, span, "`<<` is a merge key; merge keys are not allowed")
-                    .with_hint("write the entries out, or give the whole value an anchor"),
-            )
-        } else if style == ScalarStyle::Plain && plain(name) == Ok(Kind::Null) {
-            Some(
-                SourceError::new(Code::KeyNotText, span, "a key is empty or null")
-                    .with_hint("quote it if it is a text"),
-            )
-        } else if let Some(Frame { part: OpenNode::Map { seen, .. }, .. }) = self.stack.last()
-            && seen.contains(name)
-        {
-            Some(duplicate(name, span))
+        let Some(Frame { part: OpenNode::Map { slot, seen, .. }, .. }) = self.stack.last_mut() else { return Ok(()) };
+        let is_plain = style == ScalarStyle::Plain;
+        let fault = if is_plain && name == "<<" {
+            SourceError::new(Code::MergeKey, span, "`<<` is a merge key; merge keys are not allowed")
+                .with_hint("write the entries out, or give the whole value an anchor")
+        } else if is_plain && plain(name) == Ok(Kind::Null) {
+            SourceError::new(Code::KeyNotText, span, "a key is empty or null").with_hint("quote it if it is a text")
+        } else if seen.insert(name.to_owned()) {
+            *slot = Slot::Value(Key { span, name: name.to_owned() });
+            return Ok(());
         } else {
-            None
+            duplicate(name, span)
         };
-        let dropped = fault.is_some();
-        if let Some(fault) = fault {
-            self.note(fault);
-        }
-        if let Some(Frame { part: OpenNode::Map { slot, seen, .. }, .. }) = self.stack.last_mut() {
-            *slot = if dropped {
-                Slot::Dropped
-            } else {
-                seen.insert(name.to_owned());
-                Slot::Value(Key { span, name: name.to_owned() })
-            };
-        }
+        *slot = Slot::Dropped;
+        self.note(fault);
         Ok(())
     }
 
@@ -357,11 +302,7 @@ impl Builder<'_> {
             OpenNode::List(items) => Kind::List(items),
             OpenNode::Map { entries, .. } => Kind::Map(entries),
         };
-        let node = Node { span: frame.span, kind };
-        if frame.anchor > 0 {
-            self.anchors.insert(frame.anchor, Some(node.clone()));
-        }
-        self.put(node);
+        self.put_anchored(Node { span: frame.span, kind }, frame.anchor);
     }
 
     /// Reports a list or a map as a key.
@@ -388,11 +329,8 @@ impl Builder<'_> {
         };
         if self.wants_key() {
             let Kind::Str(name) = &node.kind else {
-                return Err(SourceError::new(
-                    Code::KeyNotText,
-                    span,
-                    "an alias of something else than a text is a key",
-                ));
+                let message = "an alias of something else than a text is a key";
+                return Err(SourceError::new(Code::KeyNotText, span, message));
             };
             let name = name.clone();
             return self.key(&name, ScalarStyle::DoubleQuoted, span);
@@ -401,9 +339,15 @@ impl Builder<'_> {
             return Err(too_deep(span));
         }
         self.budget.take(node.count(), node.scalar_bytes(), span)?;
-        let node = Node { span, kind: node.kind.clone() };
-        self.put(node);
+        self.put(Node { span, kind: node.kind.clone() });
         Ok(())
+    }
+
+    fn put_anchored(&mut self, node: Node, anchor: usize) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, Some(node.clone()));
+        }
+        self.put(node);
     }
 
     /// Adds a finished node to the innermost open list or map.

@@ -16,8 +16,20 @@ pub struct KeySpec {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
+    /// A text that has a reader of its own.
     Text,
+    /// A text for people.
+    Prose,
+    /// A text that is a template.
+    Source,
+    Prompt,
+    Expression,
+    /// An expression, or a boolean.
+    Condition,
+    System,
     NonEmpty,
+    /// A text or a list of texts.
+    OneOrMany,
     Pattern(&'static str),
     Boolean,
     Count(u64, u64),
@@ -40,6 +52,10 @@ pub enum Shape {
     Template,
     /// A map from any name to such values.
     Templates,
+    /// A tool's name.
+    Tool,
+    /// Each tool once, or all of a server.
+    Tools,
     /// A named shape, which is used in several places or within itself.
     Named(&'static Named),
     WorkflowName,
@@ -49,8 +65,11 @@ pub enum Shape {
     StatusFields,
     /// Fields for each status.
     Output,
+    ToolOutput,
     /// A condition and expressions for each status.
     Rules,
+    /// From a child's last status to a status.
+    Statuses,
     /// Roles, each with the keys of its kind.
     Roles,
     /// The edges of `start` and of each status of each role.
@@ -85,13 +104,6 @@ impl Named {
             _ => &[],
         }
     }
-
-    pub fn words(&self) -> &'static [(&'static str, &'static str)] {
-        match self.form {
-            Form::Words(words) => words,
-            _ => &[],
-        }
-    }
 }
 
 pub const fn key(name: &'static str, shape: Shape, about: &'static str) -> KeySpec {
@@ -108,7 +120,7 @@ macro_rules! named {
     };
 }
 
-use Shape::{Boolean, Cost, Count, Integer, List, Map, NonEmpty, Number, Template, Templates, Text};
+use Shape::{Boolean, Cost, Count, Integer, List, Map, NonEmpty, Number, Prose, Source, Template, Templates, Text};
 
 /// A positive integer that is used in calculations.
 pub const COUNT: Shape = Count(1, u64::MAX);
@@ -124,7 +136,7 @@ pub const MAX_LANES: u64 = 1024;
 pub static TOP: [KeySpec; 11] = [
     required("rondo", Count(1, 1), "Version of the format."),
     required("name", Shape::WorkflowName, "The name."),
-    key("description", Text, "What it is for."),
+    key("description", Prose, "What it is for."),
     key("input", Shape::Fields, "What a thread is given: types by name; a name that ends in `?` is optional."),
     key("models", Map(&Shape::Named(&MODEL)), "Logical models by name."),
     required("roles", Shape::Roles, "The roles of the workflow, by name."),
@@ -166,22 +178,22 @@ const SPEAKS: &[Kind] = &[Kind::Model, Kind::Selector];
 
 /// The keys of roles, each with the kinds that allow it.
 const ROLE: [(&[Kind], KeySpec); 25] = [
-    (EVERY, key("kind", Shape::Word(&[]), "The word under `kind`.")),
-    (EVERY, key("description", Text, "What the role is for.")),
-    (&[Kind::Tool], required("tool", Text, "The tool that it runs.")),
+    (EVERY, key("kind", Text, "The word under `kind`.")),
+    (EVERY, key("description", Prose, "What the role is for.")),
+    (&[Kind::Tool], required("tool", Shape::Tool, "The tool that it runs.")),
     (&[Kind::Tool], key("args", Templates, "The tool's arguments: templates.")),
     (&[Kind::Workflow], required("workflow", Text, "The file of the child, in this folder.")),
     (&[Kind::Workflow], key("input", Templates, "The child's inputs: templates.")),
-    (&[Kind::Workflow], key("statuses", Map(&Text), "From the child's last status to a status of this role.")),
+    (&[Kind::Workflow], key("statuses", Shape::Statuses, "From the child's last status to a status of this role.")),
     (SPEAKS, key("model", NonEmpty, "A name under `models`; `default` without it.")),
-    (SPEAKS, key("system", Shape::Named(&SYSTEM), "The system text: the same in every run.")),
+    (SPEAKS, key("system", Shape::System, "The system text: the same in every run.")),
     (&[Kind::Selector], key("by", Shape::Named(&SELECT_BY), "What chooses; a model by default.")),
     (&[Kind::Model], key("output", Shape::Output, "The statuses it may answer with, each with its fields.")),
     (&[Kind::Human], required("output", Shape::Output, "The form: the person picks a status.")),
-    (&[Kind::Tool], key("output", Shape::Named(&TOOL_OUTPUT), "The fields that are read from the tool's text.")),
+    (&[Kind::Tool], key("output", Shape::ToolOutput, "The fields that are read from the tool's text.")),
     (&[Kind::Rule], required("output", Shape::Rules, "Tried in order; the last without `when`.")),
     (SPEAKS, key("format", Shape::Named(&FORMAT), "How answers are written; `frontmatter` without it.")),
-    (SPEAKS, key("tools", List(&Text, 0), "The tools that it may call: `name`, `server.tool` or `server.*`.")),
+    (SPEAKS, key("tools", Shape::Tools, "The tools that it may call: `name`, `server.tool` or `server.*`.")),
     (
         SPEAKS,
         key(
@@ -211,16 +223,16 @@ const ROLE: [(&[Kind], KeySpec); 25] = [
 ];
 
 const FILE: KeySpec = required("file", Text, "Its path, in the workflow's folder.");
-const TEXT: KeySpec = required("text", Text, "The text.");
+const TEXT: KeySpec = required("text", Source, "The text.");
 const RAW: KeySpec = key("raw", Boolean, "Whether `{{` in it is text.");
 /// The keys of a piece of a system text, which has one of the first two.
-pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, FILE.about), key("text", Text, TEXT.about), RAW];
+pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, FILE.about), key("text", Source, TEXT.about), RAW];
 
 /// The keys of every use of a hook.
 pub const HOOK: [KeySpec; 4] = [
     required("use", Text, "The kind of the hook."),
     key("roles", List(&Text, 0), "The roles whose calls pass through it; all without it."),
-    key("at", Shape::Word(&[]), "The calls that pass through it."),
+    key("at", Text, "The calls that pass through it."),
     key(
         "on_error",
         Shape::Word(&[("bypass", "The call continues without the hook."), ("fail", "The call fails.")]),
@@ -235,7 +247,7 @@ named! {
         key("top_p", Number(0, 1), "Share of the probability that is sampled from."),
         key("max_output_tokens", COUNT, "The most tokens of one reply."),
         key("seed", Integer, "Seed for sampling, where the provider has one."),
-        key("stop", Shape::Named(&ONE_OR_MANY), "Texts at which an answer ends."),
+        key("stop", Shape::OneOrMany, "Texts at which an answer ends."),
         key("presence_penalty", Number(-2, 2), "Penalty on tokens that occurred."),
         key("frequency_penalty", Number(-2, 2), "Penalty on tokens by how often they occurred."),
         key("reasoning_effort", NonEmpty, "How much a reasoning model thinks, such as `low`."),
@@ -312,7 +324,7 @@ named! {
             ("human", "A person, by a form."),
         ];
     SELECT_EXPRESSION "SelectExpression" "An expression that yields a status."
-        Keys &[required("expression", Text, "It yields the status.")];
+        Keys &[required("expression", Shape::Expression, "It yields the status.")];
     TOOL_OUTPUT "ToolOutput" "The fields that are read from a tool's text."
         Keys &[key("ok", Shape::StatusFields, "Its fields, read from the text as JSON.")];
     SYSTEM "System" "A system text: a text, a file, or a list of both."
@@ -329,16 +341,16 @@ named! {
     ELSE_EDGE "ElseEdge" "Where to go when no condition holds." Keys &[required("else", Shape::Named(&EDGE), "The edge.")];
     EDGE "Edge" "From a status to the next role, with the prompt that it is given." Keys &[
         required("to", Shape::Named(&TO), "A role, `end`, `fail`, `back`, or a list of branches."),
-        key("prompt", Shape::Named(&PROMPT), "A template."),
+        key("prompt", Shape::Prompt, "A template."),
         key("attach", List(&Text, 1), "The files that go with the prompt: `input.NAME` of inputs of the type `file` or `file[]`."),
-        key("when", Shape::Named(&EXPRESSION), "A condition."),
+        key("when", Shape::Condition, "A condition."),
         key("max", SMALL, "How often it may be taken in a thread."),
-        key("per", Text, "The role at each of whose steps the count restarts."),
+        key("per", Shape::RoleName, "The role at each of whose steps the count restarts."),
         key("on_max", Shape::Named(&EDGE), "Where it leads once it has been taken `max` times."),
-        key("say", Text, "A line for the user: a template."),
-        key("reason", Text, "Why, at `fail`: a template."),
+        key("say", Source, "A line for the user: a template."),
+        key("reason", Source, "Why, at `fail`: a template."),
         key("result", Template, "What the run gives back: templates at the leaves."),
-        key("each", Text, "An expression that yields a list: a lane for each element."),
+        key("each", Shape::Expression, "An expression that yields a list: a lane for each element."),
         key("as", Text, "The name of the element in the lane's prompts."),
         key("parallel", Count(1, MAX_LANES), "How many lanes run at once."),
         key("join", Shape::Named(&JOIN), "Where the lanes meet."),
@@ -347,9 +359,9 @@ named! {
     BRANCH "Branch" "A branch of a fan-out." Either &[Text, Shape::Named(&FULL_BRANCH)];
     FULL_BRANCH "FullBranch" "A branch with a prompt of its own." Keys &[
         required("to", Text, "The role."),
-        key("prompt", Shape::Named(&PROMPT), "Its prompt; without it the one of the edge."),
+        key("prompt", Shape::Prompt, "Its prompt; without it the one of the edge."),
         key("attach", List(&Text, 1), "Its files; without it those of the edge."),
-        key("when", Shape::Named(&EXPRESSION), "A condition; the branch is left out when it is false."),
+        key("when", Shape::Condition, "A condition; the branch is left out when it is false."),
     ];
     PROMPT "Prompt" "A template, or a file that holds one." Either &[Text, Shape::Named(&PROMPT_FILE)];
     PROMPT_FILE "PromptFile" "A file in the workflow's folder." Keys &[FILE];
@@ -357,7 +369,7 @@ named! {
     JOIN "Join" "Where lanes meet." Either &[Text, Shape::Named(&FULL_JOIN)];
     FULL_JOIN "FullJoin" "Where lanes meet, and how." Keys &[
         required("to", Text, "The role where the lanes meet."),
-        key("prompt", Shape::Named(&PROMPT), "Its prompt; without it the parts of the lanes."),
+        key("prompt", Shape::Prompt, "Its prompt; without it the parts of the lanes."),
         key("need", Shape::Named(&NEED), "How many lanes must arrive; `all` without it."),
         key("failed", Shape::Named(&FAILED_LANES), "What a failed lane does; `fail` without it."),
     ];

@@ -92,38 +92,34 @@ const TTL: &str = "How long an entry may answer.";
 const TEXTS: Shape = Shape::List(&Shape::NonEmpty, 0);
 
 impl HookKind {
-    const fn transparent(
-        name: &'static str,
-        at: CallKind,
-        stands_at: &'static [CallKind],
-        settings: &'static [KeySpec],
-    ) -> Self {
-        Self { name, transparent: true, at, stands_at, needs_setting: false, settings }
-    }
-
-    /// An altering kind, allowed at all calls.
-    const fn altering(name: &'static str, at: CallKind, settings: &'static [KeySpec]) -> Self {
-        Self { transparent: false, ..Self::transparent(name, at, &CallKind::ALL, settings) }
-    }
+    const TRANSPARENT: Self = Self {
+        name: "",
+        transparent: true,
+        at: CallKind::Model,
+        stands_at: &CallKind::ALL,
+        needs_setting: false,
+        settings: &[],
+    };
+    const ALTERING: Self = Self { transparent: false, ..Self::TRANSPARENT };
 
     pub const ALL: [Self; 6] = [
-        Self::transparent("log", CallKind::Model, &CallKind::ALL, &[]),
-        Self::transparent(
-            "response_cache",
-            CallKind::Model,
-            &[CallKind::Turn, CallKind::Model],
-            &[
+        Self { name: "log", ..Self::TRANSPARENT },
+        Self {
+            name: "response_cache",
+            stands_at: &[CallKind::Turn, CallKind::Model],
+            settings: &[
                 key("bytes", Shape::Size, BYTES),
                 key("entries", COUNT, ENTRIES),
                 key("scope", SCOPE, SHARED),
                 key("ttl", Shape::DurationOrNever, TTL),
             ],
-        ),
-        Self::transparent(
-            "tool_cache",
-            CallKind::Tool,
-            &[CallKind::Tool],
-            &[
+            ..Self::TRANSPARENT
+        },
+        Self {
+            name: "tool_cache",
+            at: CallKind::Tool,
+            stands_at: &[CallKind::Tool],
+            settings: &[
                 key("bytes", Shape::Size, BYTES),
                 key("entries", COUNT, ENTRIES),
                 key("exclude", TEXTS, "Tools that pass it by."),
@@ -133,31 +129,31 @@ impl HookKind {
                 key("tools", TEXTS, "The only tools whose results it keeps."),
                 key("ttl", Shape::DurationOrNever, TTL),
             ],
-        ),
+            ..Self::TRANSPARENT
+        },
         Self {
+            name: "rate_limit",
+            stands_at: &[CallKind::Model, CallKind::Tool],
             needs_setting: true,
-            ..Self::transparent(
-                "rate_limit",
-                CallKind::Model,
-                &[CallKind::Model, CallKind::Tool],
-                &[
-                    key("concurrent", COUNT, "Calls that run at once."),
-                    key("per_minute", COUNT, "Calls that start in a minute."),
-                ],
-            )
+            settings: &[
+                key("concurrent", COUNT, "Calls that run at once."),
+                key("per_minute", COUNT, "Calls that start in a minute."),
+            ],
+            ..Self::TRANSPARENT
         },
         // Applies to turns by default, because it covers model replies and tool results.
-        Self::altering(
-            "redact",
-            CallKind::Turn,
-            &[required("patterns", TEXTS, "Regular expressions of what is replaced.")],
-        ),
+        Self {
+            name: "redact",
+            at: CallKind::Turn,
+            settings: &[required("patterns", TEXTS, "Regular expressions of what is replaced.")],
+            ..Self::ALTERING
+        },
         // The operator defines the program, its arguments and its deadline.
-        Self::altering(
-            "command",
-            CallKind::Model,
-            &[required("name", Shape::NonEmpty, "A program of the settings: `[hook.NAME]`.")],
-        ),
+        Self {
+            name: "command",
+            settings: &[required("name", Shape::NonEmpty, "A program of the settings: `[hook.NAME]`.")],
+            ..Self::ALTERING
+        },
     ];
 
     pub fn on_error(&self) -> OnHookError {
@@ -177,16 +173,12 @@ impl HookKind {
     /// Whether it can change a thread with these settings: an altering kind can, and so can a transparent one that
     /// names a server's tool (`server.tool`), whose effects are unknown.
     pub fn is_altering(&self, settings: &BTreeMap<String, Value>) -> bool {
-        let names_server = |name: &str| name.contains('.');
-        let by_list = match settings.get("tools") {
-            Some(Value::List(names)) => names.iter().filter_map(Value::as_str).any(names_server),
+        let names_server = |named: &str| match settings.get(named) {
+            Some(Value::List(names)) => names.iter().filter_map(Value::as_str).any(|name| name.contains('.')),
+            Some(Value::Object(names)) => names.keys().any(|name| name.contains('.')),
             _ => false,
         };
-        let by_map = match settings.get("per_tool") {
-            Some(Value::Object(names)) => names.keys().any(|name| names_server(name)),
-            _ => false,
-        };
-        !self.transparent || by_list || by_map
+        !self.transparent || names_server("tools") || names_server("per_tool")
     }
 }
 

@@ -38,12 +38,10 @@ pub use types::Field;
 /// A list of names with values, in file order.
 pub type Ordered<N, V> = Vec<(N, V)>;
 
-/// The result of reading a file without faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     pub workflow: Workflow,
     pub policy: Policy,
-    /// Warnings, in source order.
     pub warnings: Vec<Diagnostic>,
     /// The location of each part, for later diagnostics.
     pub places: SourceMap,
@@ -125,7 +123,6 @@ impl Default for RolePolicy {
     }
 }
 
-/// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -147,7 +144,6 @@ impl Default for Retry {
     }
 }
 
-/// A logical model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
@@ -161,13 +157,11 @@ pub struct ModelSpec {
 pub struct Role {
     pub description: String,
     pub kind: RoleKind,
-    /// The possible statuses, each with its fields.
     pub output: Ordered<Status, Ordered<FieldName, Field>>,
     /// Settings for altering hook kinds, by kind.
     pub with: BTreeMap<String, Value>,
 }
 
-/// The kind of a role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -208,8 +202,7 @@ impl RoleKind {
     }
 }
 
-/// A role that a model plays.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRole {
     pub compact: Option<Compact>,
@@ -222,7 +215,6 @@ pub struct ModelRole {
     pub tools: Vec<String>,
 }
 
-/// How an answer is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerFormat {
@@ -280,7 +272,6 @@ pub struct Compact {
     pub keep: u64,
 }
 
-/// A role that chooses among its edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectorRole {
@@ -290,7 +281,6 @@ pub struct SelectorRole {
     pub model: ModelRole,
 }
 
-/// How a selector's edge is chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectBy {
@@ -301,7 +291,6 @@ pub enum SelectBy {
     Expression(String),
 }
 
-/// A role that runs one tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRole {
@@ -309,7 +298,6 @@ pub struct ToolRole {
     pub tool: String,
 }
 
-/// A role that evaluates expressions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleRole {
@@ -325,7 +313,6 @@ pub struct Rule {
     pub when: Option<String>,
 }
 
-/// A role that runs another workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowRole {
@@ -341,7 +328,6 @@ pub struct WorkflowRole {
 #[serde(transparent)]
 pub struct Template(pub Value);
 
-/// The edges of `start` or of a role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outgoing {
@@ -373,7 +359,6 @@ pub struct Edge {
     pub when: Option<String>,
 }
 
-/// The target of an edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
@@ -403,7 +388,6 @@ impl FanOut {
     pub const MAX_NESTING: usize = 8;
 }
 
-/// One branch of a fan-out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Branch {
@@ -417,7 +401,6 @@ pub struct Branch {
     pub when: Option<String>,
 }
 
-/// A lane for each element of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Each {
@@ -426,7 +409,6 @@ pub struct Each {
     pub parallel: u32,
 }
 
-/// The join of a fan-out's lanes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {

@@ -101,7 +101,16 @@ impl Definitions {
 
     fn shape(&mut self, shape: Shape) -> Value {
         match shape {
-            Shape::Text | Shape::RoleName => json!({ "type": "string" }),
+            Shape::Text | Shape::Prose | Shape::Source | Shape::Expression | Shape::Tool | Shape::RoleName => {
+                json!({ "type": "string" })
+            }
+            Shape::Prompt => self.named(&format::PROMPT),
+            Shape::Condition => self.named(&format::EXPRESSION),
+            Shape::System => self.named(&format::SYSTEM),
+            Shape::OneOrMany => self.named(&format::ONE_OR_MANY),
+            Shape::Tools => self.shape(Shape::List(&Shape::Tool, 0)),
+            Shape::Statuses => self.shape(Shape::Map(&Shape::Text)),
+            Shape::ToolOutput => self.named(&format::TOOL_OUTPUT),
             Shape::NonEmpty => json!({ "type": "string", "minLength": 1 }),
             Shape::Pattern(pattern) => json!({ "type": "string", "pattern": pattern }),
             Shape::Boolean => json!({ "type": "boolean" }),
@@ -178,16 +187,15 @@ impl Definitions {
         let mut name = word.to_owned();
         name.get_mut(..1).map(str::make_ascii_uppercase);
         self.refer(&format!("{name}Role"), about, |defs| {
-            let mut keys = kind.keys();
-            for key in keys.iter_mut().filter(|key| key.name == "kind") {
-                key.required = kind != Kind::Model;
-            }
+            let is_kind = |key: &KeySpec| key.name == "kind" && kind != Kind::Model;
+            let keys = kind.keys().into_iter().map(|key| KeySpec { required: key.required || is_kind(&key), ..key });
+            let keys: Vec<KeySpec> = keys.collect();
             let mut role = defs.map(&keys);
             let its = "The word under `kind`.";
             let mut word = defs.refer(&format!("Kind{name}"), its, |_| words(&[(word, "")]));
             put(&mut word, "description", json!(about));
-            if let Some(Value::Object(properties)) = role.get_mut("properties") {
-                properties.insert("kind".to_owned(), word);
+            if let Some(kind) = role.pointer_mut("/properties/kind") {
+                *kind = word;
             }
             role
         })
@@ -196,12 +204,12 @@ impl Definitions {
     fn hook(&mut self, kind: &HookKind) -> Value {
         let mut hook = self.map(&[&HOOK[..], kind.settings].concat());
         let at: Vec<&str> = kind.stands_at.iter().map(|at| at.name()).collect();
-        if let Some(Value::Object(properties)) = hook.get_mut("properties") {
-            for (name, keyword, value) in [("use", "const", json!(kind.name)), ("at", "enum", json!(at))] {
-                if let Some(Value::Object(property)) = properties.get_mut(name) {
-                    property.retain(|keyword, _| keyword == "description");
-                    property.insert(keyword.to_owned(), value);
-                }
+        for (pointer, keyword, value) in
+            [("/properties/use", "const", json!(kind.name)), ("/properties/at", "enum", json!(at))]
+        {
+            if let Some(Value::Object(property)) = hook.pointer_mut(pointer) {
+                property.retain(|keyword, _| keyword == "description");
+                property.insert(keyword.to_owned(), value);
             }
         }
         hook

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic, Span};
-use crate::source::{Source, locate};
+use crate::source::{Source, SourceError, locate};
 
 /// The maximum total bytes of paths. A part beyond that has the location of the part that contains it.
 const MAX_PATH_BYTES: usize = 16 << 20;
@@ -68,20 +68,14 @@ impl SourceMap {
     /// A diagnostic at the part `path`: at a scalar's value, at the key of a list or map. `inner` is a range of bytes
     /// within a text's value. Where the file has no such part, at the key of the nearest part that holds it.
     pub fn fault(&self, code: Code, path: &str, inner: Option<Range<usize>>, message: impl Into<String>) -> Diagnostic {
-        let location = match self.parts.get(path) {
-            Some(entry) => self.value_location(entry, inner),
-            None => self.holder(path),
-        };
-        self.at(location, code, message)
+        let location = self.parts.get(path).map(|entry| self.value_location(entry, inner));
+        self.at(location.unwrap_or_else(|| self.holder(path)), code, message)
     }
 
     /// A diagnostic at the key of the part `path`, or at the nearest part that holds it.
     pub fn key_fault(&self, code: Code, path: &str, message: impl Into<String>) -> Diagnostic {
-        let location = match self.parts.get(path) {
-            Some(entry) => entry.key.unwrap_or(entry.value),
-            None => self.holder(path),
-        };
-        self.at(location, code, message)
+        let location = self.parts.get(path).map(|entry| entry.key.unwrap_or(entry.value));
+        self.at(location.unwrap_or_else(|| self.holder(path)), code, message)
     }
 
     pub fn has(&self, path: &str) -> bool {
@@ -148,16 +142,17 @@ impl SourceMap {
         self.sources.first().is_some_and(|source| source.name() == file)
     }
 
+    pub(super) fn report(&self, fault: SourceError) -> Diagnostic {
+        let diagnostic = self.at(Location { source: 0, span: fault.span }, fault.code, fault.message);
+        Diagnostic { hint: fault.hint, ..diagnostic }
+    }
+
     pub(super) fn put_child(&mut self, role: &str, map: Self) {
         self.children.insert(role.to_owned(), map);
     }
 
     pub(super) fn mark_incomplete(&mut self, path: &str) {
         self.incomplete.insert(path.to_owned());
-    }
-
-    pub(super) fn fault_at(&self, span: Span, code: Code, message: impl Into<String>) -> Diagnostic {
-        self.at(Location { source: 0, span }, code, message)
     }
 
     /// Records where a list, a map or a scalar is written.
@@ -175,16 +170,14 @@ impl SourceMap {
 
     /// Records that the value at `path` is the content of a file.
     pub(super) fn put_file(&mut self, path: &str, source: Source) {
-        let span = Span::new(0, 0);
         // The same file may be included many times.
         let position = self.sources.iter().position(|known| known.name() == source.name()).unwrap_or_else(|| {
             self.sources.push(source);
             self.sources.len() - 1
         });
         if let Some(entry) = self.parts.get_mut(path) {
-            entry.value = Location { source: position, span };
-            entry.holds = false;
-            entry.text = Text::File;
+            let value = Location { source: position, span: Span::new(0, 0) };
+            *entry = Entry { key: entry.key, value, holds: false, text: Text::File };
         }
     }
 
@@ -206,27 +199,24 @@ impl SourceMap {
     }
 
     fn value_location(&self, entry: &Entry, inner: Option<Range<usize>>) -> Location {
-        let whole = if entry.holds { entry.key.unwrap_or(entry.value) } else { entry.value };
+        let Location { source, span } = entry.value;
         match (&entry.text, inner) {
             (Text::Written(value), Some(inner)) => {
-                let text = self.sources.get(entry.value.source).map_or("", Source::text);
-                Location { source: entry.value.source, span: locate(text, entry.value.span, value, &inner) }
+                let text = self.sources.get(source).map_or("", Source::text);
+                Location { source, span: locate(text, span, value, &inner) }
             }
-            (Text::File, Some(inner)) => Location { source: entry.value.source, span: inner.into() },
-            _ => whole,
+            (Text::File, Some(inner)) => Location { source, span: inner.into() },
+            _ if entry.holds => entry.key.unwrap_or(entry.value),
+            _ => entry.value,
         }
     }
 
     /// The nearest part that holds `path`, at its key.
     fn holder(&self, path: &str) -> Location {
-        let mut path = path;
-        while let Some(at) = path.rfind(['.', '[']) {
-            path = path.get(..at).unwrap_or_default();
-            if let Some(entry) = self.parts.get(path) {
-                return entry.key.unwrap_or(entry.value);
-            }
-        }
-        Location { source: 0, span: Span::default() }
+        let mut holders = std::iter::successors(Some(path), |path| path.get(..path.rfind(['.', '['])?)).skip(1);
+        holders
+            .find_map(|path| self.parts.get(path))
+            .map_or(Location { source: 0, span: Span::default() }, |entry| entry.key.unwrap_or(entry.value))
     }
 
     fn at(&self, location: Location, code: Code, message: impl Into<String>) -> Diagnostic {

@@ -41,14 +41,9 @@ pub(super) fn unbounded(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> V
             let (Some((from, to)), Some((_, bound))) = (graph.edge_endpoints(edge), graph.edge_weight(edge)) else {
                 return false;
             };
+            let own = of(from.index());
             // An edge between two components lies on no cycle.
-            if of(from.index()) != of(to.index()) {
-                return false;
-            }
-            match bound {
-                Bound::Per(role) => of(*role) == of(from.index()),
-                Bound::None | Bound::Thread => true,
-            }
+            own == of(to.index()) && !matches!(bound, Bound::Per(role) if of(*role) != own)
         });
         if graph.edge_count() == before {
             break;
@@ -58,15 +53,10 @@ pub(super) fn unbounded(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> V
 }
 
 fn components(graph: &Graph) -> Vec<usize> {
-    let mut component = vec![0; graph.node_count()];
-    for (number, nodes) in tarjan_scc(graph).into_iter().enumerate() {
-        for node in nodes {
-            if let Some(place) = component.get_mut(node.index()) {
-                *place = number;
-            }
-        }
-    }
-    component
+    let found = tarjan_scc(graph).into_iter().enumerate();
+    let by_node: BTreeMap<NodeIndex, usize> =
+        found.flat_map(|(number, nodes)| nodes.into_iter().map(move |node| (node, number))).collect();
+    by_node.into_values().collect()
 }
 
 /// Finds a shortest cycle in each component; every remaining edge is on a cycle.
@@ -77,11 +67,10 @@ fn cycles(graph: &Graph) -> Vec<Cycle> {
     let mut edges: Vec<_> = graph.edge_references().collect();
     edges.sort_by_key(|edge| edge.weight().0);
     for edge in edges {
-        if !done.insert(component.get(edge.source().index()).copied()) {
-            continue;
+        if done.insert(component.get(edge.source().index()).copied()) {
+            let roles = way_back(graph, edge.target(), edge.source());
+            found.push(Cycle { roles, way: edge.weight().0 });
         }
-        let roles = way_back(graph, edge.target(), edge.source());
-        found.push(Cycle { roles, way: edge.weight().0 });
     }
     found
 }

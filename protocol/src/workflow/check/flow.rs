@@ -37,15 +37,9 @@ impl<'p, 'w> Flow<'p, 'w> {
             offsets.push(bits);
             bits += 1 + role.statuses.len();
         }
-        let mut flow = Self {
-            indexed,
-            lanes,
-            offsets,
-            bits,
-            states: vec![None; indexed.roles.len()],
-            arrives: BTreeMap::new(),
-            calls: BTreeMap::new(),
-        };
+        let states = vec![None; indexed.roles.len()];
+        let (arrives, calls) = (BTreeMap::new(), BTreeMap::new());
+        let mut flow = Self { indexed, lanes, offsets, bits, states, arrives, calls };
         for (number, branches) in lanes.arrivals.iter().enumerate() {
             for (role, _) in branches.iter().flatten().filter_map(|way| indexed.edges.get(*way)?.from) {
                 flow.arrives.entry(role).or_default().insert(number);
@@ -77,7 +71,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         // A used-up edge was taken before, so the targets that it leads to unconditionally have run.
         let mut spent = edge.spent;
         while let Some(before) = spent.and_then(|number| self.indexed.edges.get(number)) {
-            for role in self.indexed.sure_targets(before.to) {
+            for role in self.indexed.targets(before.to, true) {
                 state.set(self.not_run_bit(role), false);
             }
             spent = before.spent;
@@ -88,15 +82,11 @@ impl<'p, 'w> Flow<'p, 'w> {
     /// The state after the lanes of a fan-out have joined.
     pub(super) fn joined(&self, number: usize) -> Option<State> {
         let fan = self.indexed.fans.get(number)?;
-        let mut exits = Vec::new();
-        for ((_, is_sure), arrivals) in fan.branches.iter().zip(self.lanes.arrivals.get(number)?) {
-            if arrivals.is_empty() {
-                continue;
-            }
-            let exit = Self::union(arrivals.iter().filter_map(|way| self.on(*way)))?;
-            exits.push((exit, *is_sure));
-        }
-        self.meet(fan, &exits)
+        let lanes = fan.branches.iter().zip(self.lanes.arrivals.get(number)?);
+        let exits = lanes.filter(|(_, arrivals)| !arrivals.is_empty()).map(|((_, is_sure), arrivals)| {
+            Some((Self::union(arrivals.iter().filter_map(|way| self.on(*way)))?, *is_sure))
+        });
+        self.meet(fan, &exits.collect::<Option<Vec<_>>>()?)
     }
 
     pub(super) fn may_be_missing(&self, state: &State, role: usize) -> bool {
@@ -128,14 +118,7 @@ impl<'p, 'w> Flow<'p, 'w> {
                 }
             }
         }
-        if !fan.may_be_empty {
-            return met;
-        }
-        let mut before = self.on(fan.way)?;
-        if let Some(met) = met {
-            before.union_with(&met);
-        }
-        Some(before)
+        if fan.may_be_empty { Self::union(std::iter::once(self.on(fan.way)?).chain(met)) } else { met }
     }
 
     fn not_run_bit(&self, role: usize) -> usize {
@@ -164,24 +147,20 @@ impl<'p, 'w> Flow<'p, 'w> {
         let mut next = 0;
         let mut open: BTreeSet<usize> = BTreeSet::new();
         let mut fans: BTreeSet<usize> = BTreeSet::new();
-        for way in 0..self.indexed.edges.len() {
-            if self.indexed.edges.get(way).is_some_and(|way| way.from.is_none()) {
-                self.follow(way, &mut open, &mut fans);
-            }
+        for (number, _) in self.indexed.edges.iter().enumerate().filter(|(_, way)| way.from.is_none()) {
+            self.follow(number, &mut open, &mut fans);
         }
         loop {
             if let Some(role) = open.range(next..).next().or(open.first()).copied() {
                 open.remove(&role);
                 next = role + 1;
-                let edges: Vec<usize> = self.indexed.edges_of(role).map(|(number, _)| number).collect();
-                for way in edges {
+                for (way, _) in self.indexed.edges_of(role) {
                     self.follow(way, &mut open, &mut fans);
                 }
                 fans.extend(self.arrives.get(&role).into_iter().flatten());
             } else if let Some(fan) = fans.pop_first() {
-                let join = self.indexed.fans.get(fan).map(|fan| fan.join);
-                if let (Some(join), Some(state)) = (join, self.joined(fan)) {
-                    self.enter(join, &state, &mut open);
+                if let Some(opened) = self.indexed.fans.get(fan) {
+                    self.enter(opened.join, self.joined(fan), &mut open);
                 }
             } else {
                 return;
@@ -194,9 +173,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         let Some(edge) = self.indexed.edges.get(way) else { return };
         match edge.to {
             EdgeTarget::Role(role) if self.leads_on(way, role) => {
-                if let Some(state) = self.on(way) {
-                    self.enter(role, &state, open);
-                }
+                self.enter(role, self.on(way), open);
                 // The caller's state flows back to it with the callee's `back`.
                 if self.indexed.edges_of(role).any(|(_, way)| way.to == EdgeTarget::Back) && self.before(role).is_some()
                 {
@@ -205,8 +182,8 @@ impl<'p, 'w> Flow<'p, 'w> {
             }
             EdgeTarget::Fan(number) => {
                 let Some(state) = self.on(way) else { return };
-                for role in self.indexed.fans.get(number).into_iter().flat_map(|fan| &fan.branches) {
-                    self.enter(role.0, &state, open);
+                for (role, _) in self.indexed.fans.get(number).into_iter().flat_map(|fan| &fan.branches) {
+                    self.enter(*role, Some(state.clone()), open);
                 }
                 fans.insert(number);
             }
@@ -223,17 +200,14 @@ impl<'p, 'w> Flow<'p, 'w> {
     /// Passes the state of the edge `call` back to its source, with each step after which `role` leads back.
     fn return_to(&mut self, call: usize, role: usize, open: &mut BTreeSet<usize>) {
         let Some((caller, _)) = self.indexed.edges.get(call).and_then(|way| way.from) else { return };
-        let statuses: BTreeSet<usize> = self
-            .indexed
-            .edges_of(role)
-            .filter(|(_, way)| way.to == EdgeTarget::Back)
-            .filter_map(|(_, way)| way.from.map(|(_, status)| status))
-            .collect();
+        let back = self.indexed.edges_of(role).filter(|(_, way)| way.to == EdgeTarget::Back);
+        let statuses: BTreeSet<usize> = back.filter_map(|(_, way)| Some(way.from?.1)).collect();
         for status in statuses {
-            if let Some(mut state) = self.on(call) {
-                self.ran(&mut state, role, status);
-                self.enter(caller, &state, open);
+            let mut state = self.on(call);
+            if let Some(state) = &mut state {
+                self.ran(state, role, status);
             }
+            self.enter(caller, state, open);
         }
     }
 
@@ -245,10 +219,11 @@ impl<'p, 'w> Flow<'p, 'w> {
         self.lanes.trunk.contains(&from) || !self.lanes.contexts_of(from).iter().all(joins)
     }
 
-    fn enter(&mut self, role: usize, state: &State, open: &mut BTreeSet<usize>) {
-        let Some(known) = self.states.get_mut(role) else { return };
+    /// Adds a state to that before a role, which is open if it grows.
+    fn enter(&mut self, role: usize, state: Option<State>, open: &mut BTreeSet<usize>) {
+        let (Some(known), Some(state)) = (self.states.get_mut(role), state) else { return };
         if known.as_ref().is_none_or(|known| !state.is_subset(known)) {
-            known.get_or_insert_with(|| State::with_capacity(state.len())).union_with(state);
+            *known = Self::union(known.take().into_iter().chain([state]));
             open.insert(role);
         }
     }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{Status, reserved};
 use crate::workflow::source_map::{SourceMap, item, key};
-use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, Target, Workflow};
+use crate::workflow::{
+    Branch, Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, SelectorRole, Target, Workflow,
+};
 
 /// The statuses that the runtime may assign to a step, in the order of their numbers.
 pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
@@ -108,25 +110,21 @@ impl<'w> IndexedGraph<'w> {
         self.roles.get(number).map_or("", |role| role.name)
     }
 
+    pub(super) fn status(&self, role: usize, number: usize) -> Option<&'w str> {
+        self.roles.get(role)?.statuses.get(number).copied()
+    }
+
     pub(super) fn is_join(&self, role: usize) -> bool {
         self.fans.iter().any(|fan| fan.join == role)
     }
 
-    /// The roles that an edge leads to, the join of a fan-out last.
-    pub(super) fn targets(&self, to: EdgeTarget) -> Vec<usize> {
-        self.targets_if(to, |_| true)
-    }
-
-    /// The same, with only those branches whose lane always opens.
-    pub(super) fn sure_targets(&self, to: EdgeTarget) -> Vec<usize> {
-        self.targets_if(to, |is_sure| is_sure)
-    }
-
-    fn targets_if(&self, to: EdgeTarget, wanted: fn(bool) -> bool) -> Vec<usize> {
+    /// The roles that an edge leads to, the join of a fan-out last; of branches only those whose lane always opens, if so
+    /// wanted.
+    pub(super) fn targets(&self, to: EdgeTarget, only_sure: bool) -> Vec<usize> {
         match to {
             EdgeTarget::Role(role) => vec![role],
             EdgeTarget::Fan(fan) => self.fans.get(fan).map_or_else(Vec::new, |fan| {
-                let branches = fan.branches.iter().filter(|(_, is_sure)| wanted(*is_sure));
+                let branches = fan.branches.iter().filter(|(_, is_sure)| *is_sure || !only_sure);
                 branches.map(|(role, _)| *role).chain([fan.join]).collect()
             }),
             EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Back | EdgeTarget::Unknown => Vec::new(),
@@ -134,11 +132,8 @@ impl<'w> IndexedGraph<'w> {
     }
 
     pub(super) fn edges_of(&self, role: usize) -> impl Iterator<Item = (usize, &GraphEdge<'w>)> {
-        self.roles
-            .get(role)
-            .into_iter()
-            .flat_map(|role| &role.edges)
-            .filter_map(|number| self.edges.get(*number).map(|way| (*number, way)))
+        let numbers = self.roles.get(role).into_iter().flat_map(|role| &role.edges);
+        numbers.filter_map(|number| Some((*number, self.edges.get(*number)?)))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'w str> + use<'_, 'w> {
@@ -157,24 +152,19 @@ impl<'w> IndexedGraph<'w> {
         if let Some(role) = self.roles.get_mut(number) {
             role.in_graph = true;
         }
+        let Some((_, role)) = self.workflow.roles.get(number) else { return };
         for (status, edges) in statuses {
             let known = self
                 .roles
                 .get(number)
-                .and_then(|role| role.statuses.iter().position(|known| known == &status.as_str()));
+                .and_then(|role| role.statuses.iter().position(|known| status.as_str() == *known));
             if let Some(status_number) = known {
                 self.add_edges(&key(path, status.as_str()), Some((number, status_number)), edges);
             }
         }
         // After two choices that break the contract the selector's step has the status `error`.
-        let fallback = self.roles.get(number).and_then(|role| match &role.role.kind {
-            RoleKind::Selector(selector) => {
-                selector.fallback_route.as_ref().map(|edges| (edges, role.role.output.len()))
-            }
-            _ => None,
-        });
-        if let Some((edges, error)) = fallback {
-            self.add_edges(&key(path, "else"), Some((number, error)), edges);
+        if let RoleKind::Selector(SelectorRole { fallback_route: Some(edges), .. }) = &role.kind {
+            self.add_edges(&key(path, "else"), Some((number, role.output.len())), edges);
         }
     }
 
@@ -182,8 +172,7 @@ impl<'w> IndexedGraph<'w> {
         for (position, edge) in edges.iter().enumerate() {
             let mut path = item(path, position);
             let mut spent = None;
-            let mut next = Some(edge);
-            while let Some(edge) = next {
+            for edge in edge.with_on_max() {
                 let number = self.edges.len();
                 let to = self.target(&edge.to, number);
                 self.edges.push(GraphEdge { path: path.clone(), edge, from, spent, to });
@@ -192,7 +181,6 @@ impl<'w> IndexedGraph<'w> {
                 }
                 path = key(&path, "on_max");
                 spent = Some(number);
-                next = edge.on_max.as_deref();
             }
         }
     }
@@ -214,15 +202,11 @@ impl<'w> IndexedGraph<'w> {
         let join = self.number(fan.join.to.as_str())?;
         // A failing lane may fail before its first step, unless that fails the fan-out.
         let survives = fan.join.failed == FailedLanes::Fail;
-        let branches: Option<Vec<(usize, bool)>> = fan
-            .branches
-            .iter()
-            .map(|branch| {
-                let is_sure = branch.when.is_none() && fan.each.is_none() && survives;
-                self.number(branch.to.as_str()).map(|role| (role, is_sure))
-            })
-            .collect();
-        let branches = branches?;
+        let branch = |branch: &Branch| {
+            let is_sure = branch.when.is_none() && fan.each.is_none() && survives;
+            Some((self.number(branch.to.as_str())?, is_sure))
+        };
+        let branches: Vec<(usize, bool)> = fan.branches.iter().map(branch).collect::<Option<_>>()?;
         let waits_for_all = fan.join.need == Need::All;
         // Where some lanes must arrive, there is no join without them.
         let may_be_empty = waits_for_all && branches.iter().all(|(_, is_sure)| !is_sure);

@@ -24,10 +24,9 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(indexed: &IndexedGraph<'_>) -> Self {
         let starts = || indexed.edges.iter().filter(|way| way.from.is_none()).map(|way| way.to);
-        let reachable = walk(indexed, starts().flat_map(|to| indexed.targets(to)).collect(), |to| indexed.targets(to));
-        let trunk = walk(indexed, starts().filter_map(|to| entered(indexed, to)).collect(), |to| {
-            entered(indexed, to).into_iter().collect()
-        });
+        let targets = |to| indexed.targets(to, false);
+        let reachable = walk(indexed, starts().flat_map(targets), targets);
+        let trunk = walk(indexed, starts().filter_map(|to| entered(indexed, to)), |to| entered(indexed, to));
         let mut contexts = vec![Vec::new(); indexed.roles.len()];
         let mut arrivals = Vec::with_capacity(indexed.fans.len());
         for (number, fan) in indexed.fans.iter().enumerate() {
@@ -41,24 +40,15 @@ impl Lanes {
             for (first, _) in &fan.branches {
                 // A branch that is the join itself is refused, and opens no lane.
                 let first = Some(*first).filter(|first| *first != fan.join);
-                let lane = walk(indexed, first.into_iter().collect(), |to| match to {
-                    // A lane ends at its own join.
-                    EdgeTarget::Role(role) if role == fan.join => Vec::new(),
-                    to => entered(indexed, to).into_iter().collect(),
-                });
-                let last = |role: &usize| {
-                    indexed
-                        .edges_of(*role)
-                        .filter(|(_, way)| way.to == EdgeTarget::Role(fan.join))
-                        .map(|(number, _)| number)
-                };
-                arriving.push(lane.iter().flat_map(last).collect());
+                let end = EdgeTarget::Role(fan.join);
+                let lane = walk(indexed, first, |to| entered(indexed, to).filter(|_| to != end));
+                let edges = lane.iter().flat_map(|role| indexed.edges_of(*role));
+                let last = edges.filter(|(_, way)| way.to == end);
+                arriving.push(last.map(|(number, _)| number).collect());
                 members.extend(lane);
             }
-            for role in members {
-                if let Some(contexts) = contexts.get_mut(role) {
-                    contexts.push(number);
-                }
+            for (_, contexts) in contexts.iter_mut().enumerate().filter(|(role, _)| members.contains(role)) {
+                contexts.push(number);
             }
             arrivals.push(arriving);
         }
@@ -67,10 +57,6 @@ impl Lanes {
             from.and_then(|(role, _)| contexts.get(role)).cloned().unwrap_or_default()
         });
         Self { around: around.collect(), callers: callers(indexed, &reachable), reachable, trunk, arrivals, contexts }
-    }
-
-    pub(super) fn is_in_lane(&self, role: usize) -> bool {
-        self.contexts.get(role).is_some_and(|contexts| !contexts.is_empty())
     }
 
     /// The nesting depth of a fan-out, including itself; `None` = unbounded, because it opens again in its own lanes.
@@ -114,9 +100,13 @@ fn entered(indexed: &IndexedGraph<'_>, to: EdgeTarget) -> Option<usize> {
     }
 }
 
-fn walk(indexed: &IndexedGraph<'_>, first: Vec<usize>, next: impl Fn(EdgeTarget) -> Vec<usize>) -> BTreeSet<usize> {
+fn walk<N: IntoIterator<Item = usize>>(
+    indexed: &IndexedGraph<'_>,
+    first: impl IntoIterator<Item = usize>,
+    next: impl Fn(EdgeTarget) -> N,
+) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    let mut open = first;
+    let mut open: Vec<usize> = first.into_iter().collect();
     while let Some(role) = open.pop() {
         if found.insert(role) {
             open.extend(indexed.edges_of(role).flat_map(|(_, way)| next(way.to)));
@@ -126,14 +116,14 @@ fn walk(indexed: &IndexedGraph<'_>, first: Vec<usize>, next: impl Fn(EdgeTarget)
 }
 
 fn callers(indexed: &IndexedGraph<'_>, reachable: &BTreeSet<usize>) -> Vec<Vec<usize>> {
-    let mut callers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); indexed.roles.len()];
-    for way in &indexed.edges {
-        if let (Some((from, _)), EdgeTarget::Role(to)) = (way.from, way.to)
-            && reachable.contains(&from)
+    let mut callers = vec![Vec::new(); indexed.roles.len()];
+    for (from, edge) in reachable.iter().flat_map(|from| indexed.edges_of(*from).map(|(_, way)| (*from, way))) {
+        if let EdgeTarget::Role(to) = edge.to
             && let Some(callers) = callers.get_mut(to)
+            && callers.last() != Some(&from)
         {
-            callers.insert(from);
+            callers.push(from);
         }
     }
-    callers.into_iter().map(|callers| callers.into_iter().collect()).collect()
+    callers
 }

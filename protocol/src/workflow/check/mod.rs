@@ -30,66 +30,27 @@ use crate::id::RoleName;
 
 /// Returns all faults and warnings of a workflow, in source order.
 pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Diagnostic> {
-    let indexed = IndexedGraph::new(workflow, places);
-    let lanes = Lanes::new(&indexed);
+    let indexed = &IndexedGraph::new(workflow, places);
+    let lanes = &Lanes::new(indexed);
     let misnamed = places.members("roles").filter(|name| RoleName::new(name).is_err()).collect();
-    let mut findings = Findings { places, found: Vec::new(), misnamed, missing_roles: BTreeSet::new(), is_whole: true };
-    rules::names(&indexed, policy, &mut findings);
-    rules::entries(&indexed, &mut findings);
-    rules::edges(&indexed, &lanes, &mut findings);
-    attach::check(&indexed, &mut findings);
-    graph(&indexed, &lanes, &mut findings);
-    templates::check(&indexed, &lanes, &mut findings);
+    let (found, missing_roles) = (Vec::new(), BTreeSet::new());
+    let mut findings = Findings { places, indexed, lanes, found, misnamed, missing_roles, is_whole: true };
+    findings.names(policy);
+    findings.entries();
+    findings.edges();
+    findings.attached();
+    findings.graph();
+    templates::check(&mut findings);
     let mut found = findings.found;
     places.sort(&mut found);
     found.dedup();
     found
 }
 
-/// Checks the graph as a whole. If a part of it is missing, only the rest is checked.
-fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
-    let unbounded = cycles::unbounded(indexed, &lanes.callers);
-    let has_unbounded = !unbounded.is_empty();
-    for cycle in unbounded {
-        let mut names: Vec<&str> = cycle.roles.iter().map(|role| indexed.name(*role)).collect();
-        names.extend(names.first().copied());
-        let path = indexed.edges.get(cycle.way).map_or("graph", |way| way.path.as_str());
-        let message = format!("the cycle {} has no bound", names.join(" -> "));
-        let hint =
-            "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
-        findings.at(Code::UnboundedCycle, path, message, hint);
-    }
-    let is_whole = findings.is_whole
-        && !findings.is_incomplete("graph")
-        && indexed.edges.iter().all(|way| way.to != indexed_graph::EdgeTarget::Unknown)
-        && indexed.edges.iter().any(|way| way.from.is_none());
-    if !is_whole {
-        return;
-    }
-    for (number, role) in indexed.roles.iter().enumerate() {
-        if role.in_graph && !lanes.reachable.contains(&number) {
-            let message = format!("no path leads from `start` to `{}`", role.name);
-            let hint = "lead an edge to it, or remove it";
-            findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, hint);
-        }
-    }
-    if has_unbounded {
-        // A bound leads out of the cycle, which may be the path to an end that is missing.
-        return;
-    }
-    for role in cycles::dead_ends(indexed, &lanes.callers, &lanes.reachable) {
-        // A role without edges was already reported.
-        if indexed.role(role).is_none_or(|role| role.edges.is_empty()) {
-            continue;
-        }
-        let message = format!("no path leads from `{}` to `end` or `fail`", indexed.name(role));
-        let hint = "lead one of its edges, or of the roles after it, to an end";
-        findings.at_key(Code::DeadEnd, &key("graph", indexed.name(role)), message, hint);
-    }
-}
-
-struct Findings<'f> {
+struct Findings<'f, 'w> {
     places: &'f SourceMap,
+    indexed: &'f IndexedGraph<'w>,
+    lanes: &'f Lanes,
     found: Vec<Diagnostic>,
     /// The roles of the file whose names are no names of roles.
     misnamed: Vec<&'f str>,
@@ -99,7 +60,47 @@ struct Findings<'f> {
     is_whole: bool,
 }
 
-impl Findings<'_> {
+impl Findings<'_, '_> {
+    /// Checks the graph as a whole. If a part of it is missing, only the rest is checked.
+    fn graph(&mut self) {
+        let (indexed, lanes) = (self.indexed, self.lanes);
+        let unbounded = cycles::unbounded(indexed, &lanes.callers);
+        for cycle in &unbounded {
+            let mut names: Vec<&str> = cycle.roles.iter().map(|role| indexed.name(*role)).collect();
+            names.extend(names.first().copied());
+            let path = indexed.edges.get(cycle.way).map_or("graph", |way| way.path.as_str());
+            let message = format!("the cycle {} has no bound", names.join(" -> "));
+            let hint =
+                "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
+            self.at(Code::UnboundedCycle, path, message, hint);
+        }
+        let is_whole = self.is_whole
+            && !self.is_incomplete("graph")
+            && indexed.edges.iter().all(|way| way.to != indexed_graph::EdgeTarget::Unknown)
+            && indexed.edges.iter().any(|way| way.from.is_none());
+        if !is_whole {
+            return;
+        }
+        for (number, role) in indexed.roles.iter().enumerate() {
+            if role.in_graph && !lanes.reachable.contains(&number) {
+                let message = format!("no path leads from `start` to `{}`", role.name);
+                let hint = "lead an edge to it, or remove it";
+                self.at_key(Code::UnreachableRole, &key("graph", role.name), message, hint);
+            }
+        }
+        if !unbounded.is_empty() {
+            // A bound leads out of the cycle, which may be the path to an end that is missing.
+            return;
+        }
+        let dead_ends = cycles::dead_ends(indexed, &lanes.callers, &lanes.reachable).into_iter();
+        // A role without edges was already reported.
+        for role in dead_ends.filter_map(|role| indexed.role(role)).filter(|role| !role.edges.is_empty()) {
+            let message = format!("no path leads from `{}` to `end` or `fail`", role.name);
+            let hint = "lead one of its edges, or of the roles after it, to an end";
+            self.at_key(Code::DeadEnd, &key("graph", role.name), message, hint);
+        }
+    }
+
     fn at(&mut self, code: Code, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.found.push(self.places.fault(code, path, None, message).with_hint(hint));
     }

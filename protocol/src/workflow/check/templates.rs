@@ -9,10 +9,11 @@ use super::lanes::Lanes;
 use super::types::{Known, Type};
 use super::typing::{TypeEnv, Typing};
 use crate::canonical::Value;
+use crate::diagnostic::Diagnostic;
 use crate::source::SourceError;
 use crate::workflow::source_map::{item, key};
 use crate::workflow::template::{Expr, Template, ValueTemplate};
-use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy};
+use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy, SelectorRole};
 
 const AT_START: &str = "nothing has run yet";
 const AT_JOIN: &str = "several lanes lead here";
@@ -20,7 +21,8 @@ const AT_JOIN: &str = "several lanes lead here";
 /// The names that lanes define, with their types.
 type Names<'w> = Vec<(&'w str, Known<'w>)>;
 
-pub(super) fn check(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+pub(super) fn check(findings: &mut Findings<'_, '_>) {
+    let (indexed, lanes) = (findings.indexed, findings.lanes);
     let flow = Flow::new(indexed, lanes);
     let mut templates = Templates { indexed, lanes, flow: &flow, given: BTreeMap::new(), findings };
     templates.name_lanes();
@@ -39,7 +41,7 @@ struct Templates<'t, 'p, 'w, 'f> {
     flow: &'p Flow<'p, 'w>,
     /// For each fan-out the names that its lanes see.
     given: BTreeMap<usize, Names<'w>>,
-    findings: &'t mut Findings<'f>,
+    findings: &'t mut Findings<'f, 'w>,
 }
 
 impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
@@ -47,12 +49,10 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// unless they depend on each other.
     fn name_lanes(&mut self) {
         let mut open: Vec<usize> = (0..self.indexed.fans.len()).collect();
-        loop {
-            let before = open.len();
+        let mut before = usize::MAX;
+        while open.len() < before {
+            before = open.len();
             open.retain(|number| !self.name_lane(*number, false));
-            if open.len() == before {
-                break;
-            }
         }
         for number in open {
             self.name_lane(number, true);
@@ -70,10 +70,11 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
         let mut names = way.from.map_or_else(Vec::new, |(role, _)| self.names_at(role));
         names.retain(|(name, _)| *name != "index");
-        if let Some((fan, fan_out)) = self.indexed.fan_of(way)
-            && let Some(each) = &fan_out.each
-        {
-            let element = self.element(fan.way, &each.over);
+        if let Some((fan, FanOut { each: Some(each), .. })) = self.indexed.fan_of(way) {
+            let element = match (Expr::parse(&each.over), self.env_on(fan.way)) {
+                (Ok(expr), Some(env)) => Typing::new(&env).element(&expr),
+                _ => Type::Any.into(),
+            };
             names.retain(|(name, _)| *name != each.name.as_str());
             names.push((each.name.as_str(), element));
         }
@@ -82,29 +83,21 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         true
     }
 
-    fn element(&self, way: usize, over: &str) -> Known<'w> {
-        match (Expr::parse(over), self.env_on(way)) {
-            (Ok(expr), Some(env)) => Typing::new(&env).element(&expr),
-            _ => Type::Any.into(),
-        }
-    }
-
     /// The names in scope on the edges of a role: those that all its contexts define.
     fn names_at(&self, role: usize) -> Names<'w> {
         if self.lanes.trunk.contains(&role) {
             return Vec::new();
         }
         let mut contexts = self.lanes.contexts_of(role).iter().filter_map(|fan| self.given.get(fan));
-        let first = contexts.next().cloned().unwrap_or_default();
-        contexts.fold(first, |names, other| {
-            names
-                .into_iter()
-                .filter_map(|(name, known)| {
-                    let (_, found) = other.iter().find(|(given, _)| *given == name)?;
-                    Some((name, if *found == known { known } else { Type::Any.into() }))
-                })
-                .collect()
-        })
+        let mut names = contexts.next().cloned().unwrap_or_default();
+        for other in contexts {
+            let both = names.into_iter().filter_map(|(name, known)| {
+                let (_, found) = other.iter().find(|(given, _)| *given == name)?;
+                Some((name, if *found == known { known } else { Type::Any.into() }))
+            });
+            names = both.collect();
+        }
+        names
     }
 
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
@@ -112,14 +105,15 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         Some(TypeEnv {
             branches: from.and_then(|(role, _)| self.branches_at(role)),
             names: from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
-            ..self.env(self.flow.on(way)?, &[from])
+            ..self.env(self.flow.on(way)?, [from])
         })
     }
 
     /// The environment behind any of these steps; `None` = `start`.
-    fn env(&self, state: State, from: &[Option<(usize, usize)>]) -> TypeEnv<'p, 'w> {
-        let steps = from.iter().flatten().copied().collect();
+    fn env(&self, state: State, from: impl IntoIterator<Item = Option<(usize, usize)>>) -> TypeEnv<'p, 'w> {
+        let from: Vec<_> = from.into_iter().collect();
         let without_step = from.contains(&None).then_some(AT_START);
+        let steps = from.into_iter().flatten().collect();
         let (indexed, flow) = (self.indexed, self.flow);
         TypeEnv { indexed, flow, state, steps, without_step, branches: None, names: Vec::new() }
     }
@@ -131,9 +125,10 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             EdgeTarget::Fan(fan) => {
                 self.indexed.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(to, _)| *to == role))
             }
-            EdgeTarget::Back => way
-                .from
-                .is_some_and(|(from, _)| self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))),
+            EdgeTarget::Back => {
+                let callers = way.from.and_then(|(from, _)| self.lanes.callers.get(from));
+                callers.is_some_and(|callers| callers.contains(&role))
+            }
             EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => false,
         }
     }
@@ -153,9 +148,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     fn edge(&mut self, number: usize, way: &GraphEdge<'w>) {
         let env = self.env_on(number);
         let path = &way.path;
-        if let Some(when) = &way.edge.when {
-            self.condition(&key(path, "when"), when, env.as_ref());
-        }
+        self.condition(path, way.edge.when.as_ref(), env.as_ref());
         if !matches!(way.to, EdgeTarget::Fan(_)) {
             self.text(&key(path, "prompt"), &way.edge.prompt, env.as_ref());
         }
@@ -175,20 +168,16 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     fn fan_out(&mut self, path: &str, to: EdgeTarget, fan: &'w FanOut, env: Option<TypeEnv<'p, 'w>>) {
         let EdgeTarget::Fan(number) = to else { return };
         if let Some(each) = &fan.each {
-            self.list(&key(path, "each"), &each.over, env.as_ref());
+            let walk = |typing: &mut Typing<'_, 'w>, over: Expr| drop(typing.element(&over));
+            self.walk(&key(path, "each"), Expr::parse(&each.over), env.as_ref(), walk);
         }
+        let outer_names = env.as_ref().map_or_else(Vec::new, |env| env.names.clone());
         let lane = env.map(|env| TypeEnv { names: self.given.get(&number).cloned().unwrap_or_default(), ..env });
         for (position, branch) in fan.branches.iter().enumerate() {
             let path = item(&key(path, "to"), position);
-            if let Some(when) = &branch.when {
-                self.condition(&key(&path, "when"), when, lane.as_ref());
-            }
+            self.condition(&path, branch.when.as_ref(), lane.as_ref());
             // A prompt that all branches inherit from their edge is checked once.
-            let is_repeated = fan
-                .branches
-                .get(..position)
-                .is_some_and(|before| before.iter().any(|other| other.prompt == branch.prompt));
-            if !is_repeated {
+            if !fan.branches.iter().take(position).any(|before| before.prompt == branch.prompt) {
                 self.text(&key(&path, "prompt"), &branch.prompt, lane.as_ref());
             }
         }
@@ -198,25 +187,18 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 steps: Vec::new(),
                 without_step: Some(AT_JOIN),
                 branches: Some(least_branches(fan)),
-                names: self.outer_names(number),
+                names: outer_names,
                 ..lane
             });
             self.text(&key(&key(path, "join"), "prompt"), prompt, joined.as_ref());
         }
     }
 
-    fn outer_names(&self, fan: usize) -> Names<'w> {
-        let from = self.indexed.fans.get(fan).and_then(|fan| self.indexed.edges.get(fan.way)).and_then(|way| way.from);
-        from.map_or_else(Vec::new, |(role, _)| self.names_at(role))
-    }
-
     /// The environment of a prompt to a role, for any edge that leads to it.
     fn env_before(&self, role: usize) -> Option<TypeEnv<'p, 'w>> {
         let entering = self.indexed.edges.iter().filter(|way| self.enters(way, role));
-        let mut entering: Vec<_> = entering.map(|way| way.from).collect();
-        entering.sort_unstable();
-        entering.dedup();
-        let env = self.env(self.flow.before(role)?.clone(), &entering);
+        let entering: BTreeSet<_> = entering.map(|way| way.from).collect();
+        let env = self.env(self.flow.before(role)?.clone(), entering);
         let without_step = if self.indexed.is_join(role) { Some(AT_JOIN) } else { env.without_step };
         Some(TypeEnv { without_step, branches: self.branches_at(role), names: self.names_at(role), ..env })
     }
@@ -231,55 +213,41 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 let env = env();
                 for (status, rule) in &decision.rules {
                     let path = key(&key(&path, "output"), status.as_str());
-                    if let Some(when) = &rule.when {
-                        self.condition(&key(&path, "when"), when, env.as_ref());
-                    }
+                    self.condition(&path, rule.when.as_ref(), env.as_ref());
                     for (field, source) in &rule.fields {
                         self.expression(&key(&path, field.as_str()), source, env.as_ref());
                     }
                 }
             }
-            RoleKind::Selector(selector) => {
-                if let SelectBy::Expression(source) = &selector.by {
-                    self.expression(&key(&key(&path, "by"), "expression"), source, env().as_ref());
-                }
+            RoleKind::Selector(SelectorRole { by: SelectBy::Expression(source), .. }) => {
+                self.expression(&key(&key(&path, "by"), "expression"), source, env().as_ref());
             }
-            RoleKind::Model(_) | RoleKind::Human => {}
+            RoleKind::Model(_) | RoleKind::Selector(_) | RoleKind::Human => {}
         }
     }
 
     /// Checks the workflow's result for every edge to `end` without a specific result.
     fn result(&mut self) {
         let Some(result) = &self.indexed.workflow.result else { return };
-        let ends: Vec<(usize, &GraphEdge<'w>)> = self
-            .indexed
-            .edges
-            .iter()
-            .enumerate()
-            .filter(|(_, way)| way.to == EdgeTarget::End && way.edge.result.is_none())
-            .collect();
-        let state = Flow::union(ends.iter().filter_map(|(number, _)| self.flow.on(*number)));
-        let from: Vec<_> = ends.iter().map(|(_, way)| way.from).collect();
-        let env = state.map(|state| self.env(state, &from));
+        let edges = self.indexed.edges.iter().enumerate();
+        let ends = edges.filter(|(_, way)| way.to == EdgeTarget::End && way.edge.result.is_none());
+        let state = Flow::union(ends.clone().filter_map(|(number, _)| self.flow.on(number)));
+        let env = state.map(|state| self.env(state, ends.map(|(_, way)| way.from)));
         self.value("result", &result.0, env.as_ref());
     }
 
     fn text(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
-        match Template::parse(source) {
-            Ok(template) => self.walk(path, env, |typing| typing.text(template.statements())),
-            Err(faults) => self.report(path, faults),
-        }
+        self.walk(path, Template::parse(source), env, |typing, template| typing.text(template.statements()));
     }
 
     fn value(&mut self, path: &str, source: &Value, env: Option<&TypeEnv<'p, 'w>>) {
         match ValueTemplate::parse(source) {
             Ok(template) => {
                 for leaf in template.leaves() {
-                    self.walk(&format!("{path}{}", leaf.place), env, |typing| match leaf.template.single() {
-                        Some(expr) => {
-                            typing.value(expr);
-                        }
-                        None => typing.text(leaf.template.statements()),
+                    let path = format!("{path}{}", leaf.place);
+                    self.walk(&path, Ok(leaf.template), env, |typing, template| match template.single() {
+                        Some(expr) => drop(typing.value(expr)),
+                        None => typing.text(template.statements()),
                     });
                 }
             }
@@ -291,55 +259,41 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    fn condition(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
-        self.parsed(path, source, env, |typing, expr| {
-            typing.condition(expr);
-        });
-    }
-
-    fn expression(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
-        self.parsed(path, source, env, |typing, expr| {
-            typing.value(expr);
-        });
-    }
-
-    fn list(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
-        self.parsed(path, source, env, |typing, expr| {
-            typing.element(expr);
-        });
-    }
-
-    fn parsed(
-        &mut self,
-        path: &str,
-        source: &str,
-        env: Option<&TypeEnv<'p, 'w>>,
-        walk: impl FnOnce(&mut Typing<'_, 'w>, &Expr),
-    ) {
-        match Expr::parse(source) {
-            Ok(expr) => self.walk(path, env, |typing| walk(typing, &expr)),
-            Err(faults) => self.report(path, faults),
+    /// Checks the condition of the part at `path`.
+    fn condition(&mut self, path: &str, when: Option<&String>, env: Option<&TypeEnv<'p, 'w>>) {
+        if let Some(when) = when {
+            self.walk(&key(path, "when"), Expr::parse(when), env, |typing, expr| typing.condition(&expr));
         }
     }
 
+    fn expression(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
+        self.walk(path, Expr::parse(source), env, |typing, expr| drop(typing.value(&expr)));
+    }
+
     /// Without an environment nothing leads here, which is another fault.
-    fn walk(&mut self, path: &str, env: Option<&TypeEnv<'p, 'w>>, walk: impl FnOnce(&mut Typing<'_, 'w>)) {
-        let Some(env) = env else { return };
-        let mut typing = Typing::new(env);
-        walk(&mut typing);
-        self.report(path, typing.finish());
+    fn walk<T>(
+        &mut self,
+        path: &str,
+        parsed: Result<T, Vec<SourceError>>,
+        env: Option<&TypeEnv<'p, 'w>>,
+        walk: impl FnOnce(&mut Typing<'_, 'w>, T),
+    ) {
+        let faults = parsed.and_then(|parsed| {
+            let Some(mut typing) = env.map(Typing::new) else { return Ok(()) };
+            walk(&mut typing, parsed);
+            Err(typing.finish())
+        });
+        self.report(path, faults.err().unwrap_or_default());
     }
 
     fn report(&mut self, path: &str, faults: Vec<SourceError>) {
         let mut said = BTreeSet::new();
         for SourceError { span, code, message, hint } in faults {
             // What a template says of the same name twice is one fault.
-            if !said.insert((code, message.clone())) {
-                continue;
+            if said.insert((code, message.clone())) {
+                let diagnostic = self.findings.places.fault(code, path, Some(span.range()), message);
+                self.findings.found.push(Diagnostic { hint, ..diagnostic });
             }
-            let mut diagnostic = self.findings.places.fault(code, path, Some(span.range()), message);
-            diagnostic.hint = hint;
-            self.findings.found.push(diagnostic);
         }
     }
 }

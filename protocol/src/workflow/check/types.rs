@@ -60,18 +60,18 @@ impl<'w> Known<'w> {
             _ => return Self::of_constants(schema),
         };
         let optional = words.contains(&"null");
-        let mut others = words.into_iter().filter(|word| *word != "null");
-        let kind = match (others.next(), others.next()) {
-            (None, _) => Type::None,
-            (Some("string"), None) => Type::Text,
-            (Some("integer" | "number"), None) => Type::Number,
-            (Some("boolean"), None) => Type::Boolean,
-            (Some("array"), None) => {
+        let others: Vec<&str> = words.into_iter().filter(|word| *word != "null").collect();
+        let kind = match others.as_slice() {
+            [] => Type::None,
+            ["string"] => Type::Text,
+            ["integer" | "number"] => Type::Number,
+            ["boolean"] => Type::Boolean,
+            ["array"] => {
                 let items = schema.get("items").filter(|_| depth < MAX_DEPTH);
                 Type::List(Box::new(items.map_or(Type::Any.into(), |items| Self::of_depth(items, depth + 1))))
             }
-            (Some("object"), None) => Type::Schema(schema),
-            (Some(_), _) => Type::Any,
+            ["object"] => Type::Schema(schema),
+            _ => Type::Any,
         };
         let words = if kind == Type::Text { words_of(schema) } else { Vec::new() };
         Self { kind, optional, words }
@@ -84,27 +84,28 @@ impl<'w> Known<'w> {
 
     /// The common type of the values of `enum` or `const`, if there is one.
     fn of_constants(schema: &'w Value) -> Self {
-        let constants: &[Value] = match (schema.get("enum"), schema.get("const")) {
-            (Some(Value::List(values)), _) => values,
-            (_, Some(value)) => std::slice::from_ref(value),
-            _ => &[],
-        };
-        let mut kinds = constants.iter().map(Type::of_value);
+        let mut kinds = constants_of(schema).iter().map(Type::of_value);
         match kinds.next() {
-            Some(Type::Text) if kinds.all(|kind| kind == Type::Text) => Self::of_words(words_of(schema)),
-            Some(first) if kinds.all(|kind| kind == first) => first.into(),
+            Some(first) if kinds.all(|kind| kind == first) => {
+                let words = if first == Type::Text { words_of(schema) } else { Vec::new() };
+                Self { kind: first, optional: false, words }
+            }
             _ => Type::Any.into(),
         }
     }
 }
 
-/// The words that a schema allows, if it allows only some.
-fn words_of(schema: &Value) -> Vec<&str> {
+/// The values that a schema allows, if it allows only some.
+fn constants_of(schema: &Value) -> &[Value] {
     match (schema.get("enum"), schema.get("const")) {
-        (Some(Value::List(values)), _) => values.iter().filter_map(Value::as_str).collect(),
-        (_, Some(value)) => value.as_str().into_iter().collect(),
-        _ => Vec::new(),
+        (Some(Value::List(values)), _) => values,
+        (_, Some(value)) => std::slice::from_ref(value),
+        _ => &[],
     }
+}
+
+fn words_of(schema: &Value) -> Vec<&str> {
+    constants_of(schema).iter().filter_map(Value::as_str).collect()
 }
 
 impl<'w> Type<'w> {
@@ -114,7 +115,7 @@ impl<'w> Type<'w> {
             Value::Bool(_) => Self::Boolean,
             Value::Int(_) | Value::Float(_) => Self::Number,
             Value::Str(_) => Self::Text,
-            Value::List(_) => Self::List(Box::new(Self::Any.into())),
+            Value::List(_) => Self::list(),
             Value::Object(_) => Self::Object,
         }
     }
@@ -159,7 +160,10 @@ impl<'w> Type<'w> {
 fn member_of_schema<'w>(schema: &'w Value, name: &str) -> Member<'w> {
     let properties = schema.get("properties");
     if let Some(property) = properties.and_then(|properties| properties.get(name)) {
-        let is_required = matches!(schema.get("required"), Some(Value::List(names)) if names.iter().any(|required| required.as_str() == Some(name)));
+        let is_required = match schema.get("required") {
+            Some(Value::List(names)) => names.iter().any(|required| required.as_str() == Some(name)),
+            _ => false,
+        };
         return Member::Known(Known::of(property).or_absent(!is_required));
     }
     match (schema.get("additionalProperties"), properties) {

@@ -1,5 +1,6 @@
 //! Child workflows: roles that run another file.
 
+use super::name::not_a_name;
 use super::output::{Output, status, text_field};
 use super::path_node::{Fields, PathNode};
 use super::role::named_output;
@@ -8,15 +9,19 @@ use crate::canonical::Value;
 use crate::diagnostic::{Code, did_you_mean};
 use crate::id::{FieldName, Status};
 use crate::source::excerpt;
-use crate::workflow::types::Field;
+use crate::workflow::types::{Field, of_type};
 use crate::workflow::{Checked, Edge, Ordered, Outgoing, Target, Template, Workflow, WorkflowRole};
 
 impl Reader<'_> {
     /// Reads the role and its output. Adds the policies of the child's roles to those of this file.
-    pub(super) fn child_role(&mut self, part: &PathNode<'_>, fields: &Fields<'_>) -> Option<(WorkflowRole, Output)> {
-        let input = fields.get("input").and_then(|input| self.template_map(input));
+    pub(super) fn child_role(
+        &mut self,
+        part: &PathNode<'_>,
+        fields: &Fields<'_>,
+        input: Template,
+    ) -> Option<(WorkflowRole, Output)> {
         let file = fields.get("workflow")?;
-        let Checked { workflow, policy, warnings, places, .. } = self.child(file)?;
+        let Checked { workflow, policy, warnings, places } = self.child(file)?;
         self.places.put_child(part.name(), places);
         self.child_faults.extend(warnings);
         self.child_policies.insert(part.name().to_owned(), policy);
@@ -24,21 +29,17 @@ impl Reader<'_> {
         let statuses = fields.get("statuses").map(|statuses| self.child_statuses(statuses, &ends));
         let output = child_output(&workflow, &ends, statuses.as_deref());
         let statuses = statuses.unwrap_or_default().into_iter().collect();
-        let input = input.unwrap_or_else(|| Template(Value::empty_object()));
         Some((WorkflowRole { input, statuses, workflow }, output))
     }
 
     fn child(&mut self, part: &PathNode<'_>) -> Option<Checked> {
-        let depth = self.family.open.len();
         let included = self.included(part)?;
         let limit = if self.family.open.contains(&included.path) {
             Some(format!("`{}` is still open: a workflow cannot play a role of itself", excerpt(&included.path)))
-        } else if depth > MAX_CHILD_DEPTH {
+        } else if self.family.open.len() > MAX_CHILD_DEPTH {
             Some(format!("child workflows are nested deeper than {MAX_CHILD_DEPTH} levels"))
-        } else if self.family.children_left == 0 {
-            Some(format!("there are more than {MAX_CHILDREN} child workflows"))
         } else {
-            None
+            (self.family.children_left == 0).then(|| format!("there are more than {MAX_CHILDREN} child workflows"))
         };
         if let Some(message) = limit {
             return self.refuse(part, part.fault(Code::EndlessChildren, message));
@@ -48,38 +49,28 @@ impl Reader<'_> {
         self.family.open.push(included.path.clone());
         let read = Reader::new(&included.shown, &included.text, folder, self.files, self.family).read();
         self.family.open.pop();
-        match read {
-            Ok(child) => Some(child),
-            Err(faults) => {
-                self.places.mark_incomplete(&part.path);
-                self.child_faults.extend(faults);
-                None
-            }
-        }
+        let refused = |faults| {
+            self.places.mark_incomplete(&part.path);
+            self.child_faults.extend::<Vec<_>>(faults);
+        };
+        read.map_err(refused).ok()
     }
 
     /// Reads the map from the child's last status to the role's status.
     fn child_statuses(&mut self, part: &PathNode<'_>, ends: &[Status]) -> Vec<(String, Status)> {
         let mut statuses = Vec::new();
-        for entry in self.entries(part).unwrap_or_default() {
-            if !self.is_given(&entry) {
-                continue;
-            }
+        for entry in self.given_entries(part).unwrap_or_default() {
             if !ends.iter().any(|end| end.as_str() == entry.name()) {
                 let message = format!("no edge of the child ends at the status `{}`", excerpt(entry.name()));
-                let mut fault = entry.key_fault(Code::UnknownKey, message);
                 // Searching is limited to a few statuses per name.
-                fault.hint = did_you_mean(entry.name(), ends.iter().map(Status::as_str).take(100));
-                self.leave_out(&entry, fault);
+                let hint = did_you_mean(entry.name(), ends.iter().map(Status::as_str).take(100));
+                self.leave_out(&entry, entry.key_fault(Code::UnknownKey, message).with_hint_if(hint));
                 continue;
             }
             let Some(text) = self.text(&entry) else { continue };
             match Status::new(&text) {
                 Ok(name) => statuses.push((entry.name().to_owned(), name)),
-                Err(error) => {
-                    let message = format!("`{}` is not a {}: {}", excerpt(&text), error.kind, error.rule);
-                    self.leave_out(&entry, entry.fault(Code::InvalidName, message));
-                }
+                Err(error) => self.leave_out(&entry, entry.fault(Code::InvalidName, not_a_name(&error))),
             }
         }
         statuses
@@ -89,12 +80,13 @@ impl Reader<'_> {
 /// The statuses that end the child, in file order.
 fn end_statuses(workflow: &Workflow) -> Vec<Status> {
     let mut statuses: Vec<Status> = Vec::new();
-    for (_, outgoing) in &workflow.graph {
-        let Outgoing::Role(outgoing) = outgoing else { continue };
-        for (status, edges) in outgoing {
-            if edges.iter().flat_map(ends).next().is_some() && !statuses.contains(status) {
-                statuses.push(status.clone());
-            }
+    let routes = workflow.graph.iter().filter_map(|(_, outgoing)| match outgoing {
+        Outgoing::Role(routes) => Some(routes),
+        Outgoing::Start(_) => None,
+    });
+    for (status, edges) in routes.flatten() {
+        if edges.iter().flat_map(ends).next().is_some() && !statuses.contains(status) {
+            statuses.push(status.clone());
         }
     }
     statuses
@@ -117,10 +109,8 @@ fn child_output(workflow: &Workflow, ends: &[Status], mapped: Option<&[(String, 
             output.push((name, result.clone()));
         }
     }
-    if let Some(failed) = status("failed")
-        && !output.iter().any(|(known, _)| *known == failed)
-    {
-        output.push((failed, reason));
+    if !output.iter().any(|(known, _)| known.as_str() == "failed") {
+        output.extend(named_output([("failed", reason)]));
     }
     output
 }
@@ -144,26 +134,24 @@ fn result_fields(workflow: &Workflow) -> Ordered<FieldName, Field> {
         }
     }
     for (name, field) in &mut fields {
-        let has = |result: Option<&Template>| result.is_some_and(|result| result.0.get(name.as_str()).is_some());
-        field.optional = !results.iter().all(|result| has(*result));
+        field.optional = results.iter().any(|result| result.is_none_or(|result| result.0.get(name.as_str()).is_none()));
     }
     fields
 }
 
 /// The schema of one value of a result: a text that is exactly one `{{ expr }}` may yield anything.
 fn result_schema(value: &Value) -> Value {
-    let of = |word: &str| [("type", Value::from(word))].into_iter().collect();
     match value {
         Value::Str(text) => {
             let trimmed = text.trim();
             let one = trimmed.starts_with("{{") && trimmed.ends_with("}}") && trimmed.matches("{{").count() == 1;
-            if one { Value::empty_object() } else { of("string") }
+            if one { Value::empty_object() } else { of_type("string") }
         }
-        Value::Bool(_) => of("boolean"),
-        Value::Int(_) => of("integer"),
-        Value::Float(_) => of("number"),
-        Value::List(_) => of("array"),
-        Value::Object(_) => of("object"),
+        Value::Bool(_) => of_type("boolean"),
+        Value::Int(_) => of_type("integer"),
+        Value::Float(_) => of_type("number"),
+        Value::List(_) => of_type("array"),
+        Value::Object(_) => of_type("object"),
         Value::Null => Value::empty_object(),
     }
 }

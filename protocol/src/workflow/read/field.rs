@@ -36,14 +36,15 @@ impl Reader<'_> {
             let schema = if self.is_given(&entry) { self.schema(&entry) } else { None };
             let Some((name, optional)) = name else { continue };
             // The `?` is not part of the field's name.
-            self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
+            let path = source_map::key(&part.path, name.as_str());
+            self.place(&entry.moved(path.clone()));
             if !seen.insert(name.clone()) {
                 let message = format!("`{name}` is declared twice, with and without `?`");
                 self.leave_out(&entry, entry.key_fault(Code::DuplicateKey, message));
                 continue;
             }
             if schema.is_none() {
-                self.places.mark_incomplete(&source_map::key(&part.path, name.as_str()));
+                self.places.mark_incomplete(&path);
             }
             // Without a readable type it may hold anything, so that templates which use it are no further faults.
             fields.push((name, Field { optional, schema: schema.unwrap_or_else(Value::empty_object) }));
@@ -79,15 +80,12 @@ impl Reader<'_> {
         if types::is_simple(schema) && default.is_none() {
             return Some(());
         }
+        let not_a_schema = |error| part.fault(Code::InvalidSchema, format!("this is not a JSON Schema: {error}"));
         let validator = match Validator::of_schema(schema) {
             Ok(validator) => validator,
-            Err(error) => {
-                let fault = part.fault(Code::InvalidSchema, format!("this is not a JSON Schema: {error}"));
-                return self.refuse(part, fault);
-            }
+            Err(error) => return self.refuse(part, not_a_schema(error)),
         };
-        let default_part = part.node.get("default");
-        if let (Some(default), Some(node)) = (default, default_part)
+        if let (Some(default), Some(node)) = (default, part.node.get("default"))
             && let Some(violation) = validator.violations(default).into_iter().next()
         {
             let message = format!("the default does not follow its own type: {violation}");

@@ -95,9 +95,8 @@ impl Reader<'_> {
         let written = self.text(part)?;
         let Some(relative) = plain_path(&written) else {
             let message = format!("`{}` is not a path within the folder of the workflow", excerpt(&written));
-            let fault = part.fault(Code::FileOutside, message);
-            return self
-                .refuse(part, fault.with_hint("write a relative path with `/` between its parts and without `..`"));
+            let hint = "write a relative path with `/` between its parts and without `..`";
+            return self.refuse(part, part.fault(Code::FileOutside, message).with_hint(hint));
         };
         let path = format!("{}{relative}", self.folder);
         let text = match self.files.read(&path, MAX_FILE_BYTES) {
@@ -109,27 +108,23 @@ impl Reader<'_> {
                     FileError::TooLarge(_) => Code::TooLarge,
                     _ => Code::FileUnreadable,
                 };
-                let message = format!("`{}` cannot be read: {error}", excerpt(&written));
-                let fault = part.fault(code, message);
                 let hint = "the path counts from the folder of the file that names it";
-                return self.refuse(part, if code == Code::FileUnreadable { fault.with_hint(hint) } else { fault });
+                let hint = (code == Code::FileUnreadable).then(|| hint.to_owned());
+                let message = format!("`{}` cannot be read: {error}", excerpt(&written));
+                return self.refuse(part, part.fault(code, message).with_hint_if(hint));
             }
         };
         if !self.family.take(text.len()) {
             let message = format!("the included files have more than {MAX_INCLUDED_BYTES} bytes in all");
             return self.refuse(part, part.fault(Code::TooLarge, message));
         }
-        let text = match text.strip_prefix('\u{feff}') {
-            Some(rest) => rest.to_owned(),
-            None => text,
-        };
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         Some(Included { path, shown: format!("{}{relative}", self.shown_folder), text })
     }
 
-    /// The text of the file named by `{file: PATH}` at `part`; `keys` are those allowed beside `file`.
+    /// The text of the file named by `{file: PATH}` at `part`.
     pub(super) fn included_text(&mut self, part: &PathNode<'_>, file: &PathNode<'_>) -> Option<String> {
-        let included = self.included(file);
-        let Some(Included { shown, text, .. }) = included else {
+        let Some(Included { shown, text, .. }) = self.included(file) else {
             self.places.mark_incomplete(&part.path);
             return None;
         };
@@ -140,13 +135,10 @@ impl Reader<'_> {
 
 /// `path` without `.` parts, if it is relative and stays within its folder.
 fn plain_path(path: &str) -> Option<String> {
-    if path.is_empty() || path.len() > MAX_PATH_BYTES || path.starts_with('/') {
-        return None;
-    }
-    if path.contains(|c: char| c == '\\' || c == ':' || c.is_control()) {
-        return None;
-    }
     let parts: Vec<&str> = path.split('/').filter(|part| *part != ".").collect();
-    let sound = !parts.is_empty() && parts.iter().all(|part| !part.is_empty() && *part != "..");
-    sound.then(|| parts.join("/"))
+    let is_plain = path.len() <= MAX_PATH_BYTES
+        && !path.contains(|c: char| c == '\\' || c == ':' || c.is_control())
+        && !parts.is_empty()
+        && parts.iter().all(|part| !part.is_empty() && *part != "..");
+    is_plain.then(|| parts.join("/"))
 }

@@ -6,8 +6,7 @@ use super::Reader;
 use super::output::{status, text_field};
 use super::path_node::PathNode;
 use crate::diagnostic::Code;
-use crate::id::RoleName;
-use crate::id::{Status, reserved};
+use crate::id::{RoleName, Status, reserved};
 use crate::source::Kind;
 use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, source_map};
 
@@ -21,56 +20,43 @@ impl Reader<'_> {
         let positions: BTreeMap<RoleName, usize> =
             roles.iter().enumerate().map(|(position, (name, _))| (name.clone(), position)).collect();
         let mut graph = Vec::new();
-        for entry in self.entries(part).unwrap_or_default() {
-            if entry.name() == "start" {
-                if self.is_given(&entry) {
-                    let edges = self.edges(&entry, &entry.path);
-                    graph.push((entry.name().to_owned(), Outgoing::Start(edges)));
-                }
-                continue;
-            }
-            if entry.node.kind == Kind::Null {
-                self.is_given(&entry);
-                continue;
-            }
-            let role = positions.get(entry.name()).and_then(|at| roles.get_mut(*at)).map(|(_, role)| role);
-            let outgoing = self.outgoing(&entry, role);
-            graph.push((entry.name().to_owned(), Outgoing::Role(outgoing)));
+        for entry in self.given_entries(part).unwrap_or_default() {
+            let outgoing = if entry.name() == "start" {
+                Outgoing::Start(self.edges(&entry, &entry.path))
+            } else {
+                let role = positions.get(entry.name()).and_then(|at| roles.get_mut(*at)).map(|(_, role)| role);
+                Outgoing::Role(self.outgoing(&entry, role))
+            };
+            graph.push((entry.name().to_owned(), outgoing));
         }
         graph
     }
 
     fn outgoing(&mut self, part: &PathNode<'_>, role: Option<&mut Role>) -> Ordered<Status, Vec<Edge>> {
-        let mut outgoing = Vec::new();
-        let mut otherwise = None;
-        let mut chosen = Vec::new();
+        let (mut outgoing, mut otherwise, mut chosen) = (Vec::new(), None, Vec::new());
         let is_selector = role.as_ref().is_some_and(|role| matches!(role.kind, RoleKind::Selector(_)));
         if self.is_one_edge(part) {
             return outgoing;
         }
-        for entry in self.entries(part).unwrap_or_default() {
-            let reserved = match entry.name() {
+        for entry in self.given_entries(part).unwrap_or_default() {
+            let name = match entry.name() {
                 "on_error" => status(reserved::ERROR),
                 "on_limit" => status(reserved::LIMIT),
                 "on_timeout" => status(reserved::TIMEOUT),
-                _ => None,
+                "else" if is_selector => {
+                    otherwise = Some(self.edges(&entry, &entry.path));
+                    None
+                }
+                _ => {
+                    let name = self.status_name(&entry);
+                    chosen.extend(name.clone());
+                    name
+                }
             };
-            if !self.is_given(&entry) {
-                continue;
-            }
-            if is_selector && entry.name() == "else" {
-                otherwise = Some(self.edges(&entry, &entry.path));
-                continue;
-            }
-            let is_reserved = reserved.is_some();
-            let Some(name) = reserved.or_else(|| self.status_name(&entry)) else { continue };
+            let Some(name) = name else { continue };
             let path = source_map::key(&part.path, name.as_str());
             self.place(&entry.moved(path.clone()));
-            let edges = self.edges(&entry, &path);
-            if !is_reserved {
-                chosen.push(name.clone());
-            }
-            outgoing.push((name, edges));
+            outgoing.push((name, self.edges(&entry, &path)));
         }
         if let Some(role) = role
             && let RoleKind::Selector(selector) = &mut role.kind

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Reader;
 use super::file::Family;
 use super::path_node::{self, Fields, PathNode};
-use crate::call_kind::CallKind;
 use crate::canonical::Value;
-use crate::diagnostic::{Code, did_you_mean};
+use crate::diagnostic::{Code, Diagnostic, did_you_mean};
 use crate::id::RoleName;
 use crate::source::{self, excerpt};
 use crate::workflow::format::{HOOK, MAX_HOOKS};
-use crate::workflow::hooks::{HookKind, HookUse, OnHookError};
+use crate::workflow::hooks::{HookKind, HookUse};
 
 /// Reads a use of a hook outside a workflow file, in the same form as under `hooks`, as JSON. It may name any role.
 pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
@@ -25,13 +24,11 @@ pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
     }
     let hook = reader.hook(&PathNode::root(&node));
     let (faults, _) = reader.end();
-    let faults: Vec<String> = faults
-        .into_iter()
-        .map(|fault| match fault.hint {
-            Some(hint) => format!("{} ({hint})", fault.message),
-            None => fault.message,
-        })
-        .collect();
+    let written = |fault: Diagnostic| match fault.hint {
+        Some(hint) => format!("{} ({hint})", fault.message),
+        None => fault.message,
+    };
+    let faults: Vec<String> = faults.into_iter().map(written).collect();
     match hook {
         Some((_, hook)) if faults.is_empty() => Ok(hook),
         _ => Err(faults.join("; ")),
@@ -61,15 +58,15 @@ impl Reader<'_> {
     pub(super) fn with(&mut self, part: &PathNode<'_>) -> Split<BTreeMap<String, Value>> {
         let (mut altering, mut transparent) = (BTreeMap::new(), BTreeMap::new());
         for entry in self.entries(part).unwrap_or_default() {
-            let kind = HookKind::find(entry.name());
-            if kind.is_none() {
+            let is_given = self.is_given(&entry);
+            let Some(kind) = HookKind::find(entry.name()) else {
                 let fault = entry.key_fault(Code::UnknownHookKind, unknown_kind(entry.name()));
                 self.leave_out(&entry, fault.with_hint(known_kinds(entry.name())));
-            }
-            if !self.is_given(&entry) {
+                continue;
+            };
+            if !is_given {
                 continue;
             }
-            let Some(kind) = kind else { continue };
             let Some(fields) = self.fields(&entry, &kind.optional()) else { continue };
             let settings = self.settings(&entry, &fields, kind);
             let split = if kind.is_altering(&settings) { &mut altering } else { &mut transparent };
@@ -90,16 +87,12 @@ impl Reader<'_> {
             let fault = used.fault(Code::UnknownHookKind, unknown_kind(&name));
             return self.refuse(used, fault.with_hint(known_kinds(&name)));
         };
-        let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
-        let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
-        let on_error = fields.get("on_error").map_or(Some(kind.on_error()), |part| self.one_of(part, words));
+        let places = kind.stands_at.iter().map(|at| (at.name(), *at));
+        let at = fields.get("at").map_or(Some(kind.at), |at| self.one_of(at, places));
+        let on_error = fields.get("on_error").map_or(Some(kind.on_error()), |_| self.get(&fields, "on_error"));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
         let settings = self.settings(part, &fields, kind);
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
-    }
-
-    fn hook_place(&mut self, part: &PathNode<'_>, kind: &HookKind) -> Option<CallKind> {
-        self.one_of(part, kind.stands_at.iter().map(|at| (at.name(), *at)))
     }
 
     fn hook_roles(&mut self, part: &PathNode<'_>) -> Vec<RoleName> {
@@ -108,14 +101,11 @@ impl Reader<'_> {
         for item in self.items(part).unwrap_or_default() {
             let Some(name) = self.role_reference(&item) else { continue };
             // Hooks are split by kind, so the index of the entry in the file is known only here.
-            if declared.contains(name.as_str()) {
-                if listed.insert(name.clone()) {
-                    roles.push(name);
-                }
-            } else {
-                let mut fault = item.fault(Code::UnknownRole, format!("there is no role `{name}`"));
-                fault.hint = self.near_role(name.as_str());
-                self.leave_out(&item, fault);
+            if !declared.contains(name.as_str()) {
+                let fault = item.fault(Code::UnknownRole, format!("there is no role `{name}`"));
+                self.leave_out(&item, fault.with_hint_if(self.near_role(name.as_str())));
+            } else if listed.insert(name.clone()) {
+                roles.push(name);
             }
         }
         roles
@@ -123,10 +113,9 @@ impl Reader<'_> {
 
     fn settings(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
         if kind.needs_setting && kind.settings.iter().all(|setting| fields.get(setting.name).is_none()) {
-            let names: Vec<String> = kind.settings.iter().map(|setting| format!("`{}`", setting.name)).collect();
-            let message = format!("`{}` needs {}, or both", kind.name, names.join(" or "));
-            let fault = part.fault(Code::MissingKey, message);
-            self.leave_out(part, fault);
+            let names: Vec<&str> = kind.settings.iter().map(|setting| setting.name).collect();
+            let message = format!("`{}` needs `{}`, or both", kind.name, names.join("` or `"));
+            self.leave_out(part, part.fault(Code::MissingKey, message));
         }
         self.values(fields, kind.settings)
     }

@@ -18,25 +18,24 @@ mod name;
 mod output;
 mod path_node;
 mod role;
-mod scalar;
-mod serve;
 mod system;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Checked, Limits, Ordered, Policy, Role, RolePolicy, Workflow, check};
+use super::{Checked, Ordered, Policy, Role, RolePolicy, Workflow, check};
 use crate::diagnostic::{Code, Diagnostic, Severity, Span};
 use crate::id::RoleName;
 use crate::source::{self, Parsed, Source, SourceError};
 
-use super::format::{LIMITS, TOP};
+use super::format::TOP;
 use super::source_map::SourceMap;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 pub use hook::read_hook;
 use path_node::PathNode;
-pub use scalar::{duration_ms, size_bytes};
+use value::over_defaults;
+pub use value::{duration_ms, size_bytes};
 
 const MAX_FAULTS: usize = 1_000;
 
@@ -153,13 +152,13 @@ impl<'a> Reader<'a> {
             self.version(part);
         }
         let name = fields.get("name").and_then(|part| self.workflow_name(part)).unwrap_or_default();
-        let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
+        let description = self.get(&fields, "description").unwrap_or_default();
         let input = fields.get("input").map(|part| self.inputs(part)).unwrap_or_default();
         let models = fields.get("models").map(|part| self.models(part)).unwrap_or_default();
-        let limits = fields.get("limits").map_or_else(Limits::default, |part| self.with_defaults(part, LIMITS.keys()));
+        let limits = over_defaults(&self.get(&fields, "limits").unwrap_or_default());
         let (mut roles, role_policies) = fields.get("roles").map(|part| self.roles(part)).unwrap_or_default();
         let graph = fields.get("graph").map(|part| self.graph(part, &mut roles)).unwrap_or_default();
-        let result = fields.get("result").map(|part| self.template_value(part));
+        let result = self.get(&fields, "result");
         let (altering, transparent) = fields.get("hooks").map(|part| self.hooks(part)).unwrap_or_default();
         let serve = fields.get("serve").map(|part| self.serve(part, &input, result.as_ref())).unwrap_or_default();
         let workflow = Workflow { graph, hooks: altering, input, models, name, result, roles, rondo: 1 };
@@ -208,9 +207,7 @@ impl<'a> Reader<'a> {
     }
 
     fn keep_fault(&mut self, fault: SourceError) {
-        let mut diagnostic = self.places.fault_at(fault.span, fault.code, fault.message);
-        diagnostic.hint = fault.hint;
-        self.keep(diagnostic);
+        self.keep(self.places.report(fault));
     }
 
     fn keep(&mut self, diagnostic: Diagnostic) {

@@ -60,10 +60,9 @@ impl Reader<'_> {
                 None
             }
             Err(error) => {
-                let near = self.near_role(&text);
-                let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
-                fault.hint = near.or_else(|| hint_at_mended(&text, |name| RoleName::new(name).is_ok()));
-                self.refuse(part, fault)
+                let mended = || hint_at_mended(&text, |name| RoleName::new(name).is_ok());
+                let hint = self.near_role(&text).or_else(mended);
+                self.refuse(part, part.fault(Code::InvalidName, not_a_name(&error)).with_hint_if(hint))
             }
         }
     }
@@ -81,17 +80,12 @@ impl Reader<'_> {
 
     fn checked_name<N>(&mut self, part: &PathNode<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {
         let text = part.name();
-        let error = match new(text) {
-            Ok(_) if text.len() > LONGEST => {
-                let message = format!("`{}` is longer than {LONGEST} bytes", excerpt(text));
-                return self.refuse(part, part.key_fault(Code::InvalidName, message));
-            }
+        let (message, hint) = match new(text) {
+            Ok(_) if text.len() > LONGEST => (format!("`{}` is longer than {LONGEST} bytes", excerpt(text)), None),
             Ok(name) => return Some(name),
-            Err(error) => error,
+            Err(error) => (not_a_name(&error), hint_at_mended(text, |name| new(name).is_ok())),
         };
-        let mut fault = part.key_fault(Code::InvalidName, not_a_name(&error));
-        fault.hint = hint_at_mended(text, |name| new(name).is_ok());
-        self.refuse(part, fault)
+        self.refuse(part, part.key_fault(Code::InvalidName, message).with_hint_if(hint))
     }
 
     fn unreserved(&mut self, part: &PathNode<'_>, what: &str, is_reserved: impl Fn(&str) -> bool) -> bool {
@@ -131,6 +125,6 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || c == '-'
 }
 
-fn not_a_name(error: &InvalidName) -> String {
+pub(super) fn not_a_name(error: &InvalidName) -> String {
     format!("`{}` is not a {}: {}", excerpt(&error.text), error.kind, error.rule)
 }

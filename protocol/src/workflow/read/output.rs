@@ -2,10 +2,11 @@
 
 use super::Reader;
 use super::path_node::PathNode;
+use super::role::named_output;
 use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
 use crate::source::{Kind, excerpt};
-use crate::workflow::types::Field;
+use crate::workflow::types::{Field, of_type};
 use crate::workflow::{Ordered, Rule};
 
 pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
@@ -13,7 +14,7 @@ pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
 impl Reader<'_> {
     /// Reads the statuses under `output`; by default the one status `done` without fields.
     pub(super) fn output(&mut self, part: Option<&PathNode<'_>>) -> Output {
-        let Some(part) = part else { return status("done").into_iter().map(|done| (done, Vec::new())).collect() };
+        let Some(part) = part else { return named_output([("done", Vec::new())]) };
         let mut output = Vec::new();
         let entries = self.entries(part).unwrap_or_default();
         self.some_status(part, entries.len());
@@ -26,9 +27,7 @@ impl Reader<'_> {
         for entry in entries {
             let name = self.status_name(&entry);
             let fields = self.status_fields(&entry);
-            if let Some(name) = name {
-                output.push((name, fields));
-            }
+            output.extend(name.map(|name| (name, fields)));
         }
         output
     }
@@ -42,9 +41,8 @@ impl Reader<'_> {
         for entry in entries {
             let name = self.status_name(&entry);
             let (mut when, mut expressions, mut fields) = (None, Vec::new(), Vec::new());
-            let parts =
-                if entry.node.kind == Kind::Null { Vec::new() } else { self.entries(&entry).unwrap_or_default() };
-            for field in parts {
+            let is_null = entry.node.kind == Kind::Null;
+            for field in if is_null { Vec::new() } else { self.entries(&entry).unwrap_or_default() } {
                 if field.name() == "when" {
                     when = if self.is_given(&field) { self.expression(&field) } else { None };
                     continue;
@@ -52,12 +50,9 @@ impl Reader<'_> {
                 let Some((field_name, optional)) = self.field_name(&field) else { continue };
                 if optional {
                     self.not_allowed::<()>(&field, "a name without `?`, because a rule sets every field", None);
-                    continue;
-                }
-                if !self.is_given(&field) {
-                    continue;
-                }
-                if let Some(expression) = self.expression_or_number(&field) {
+                } else if self.is_given(&field)
+                    && let Some(expression) = self.expression_or_number(&field)
+                {
                     expressions.push((field_name.clone(), expression));
                     // The type of an expression is known only when it is evaluated.
                     fields.push((field_name, Field { optional: false, schema: crate::Value::empty_object() }));
@@ -80,11 +75,8 @@ impl Reader<'_> {
 
     fn some_status(&mut self, part: &PathNode<'_>, statuses: usize) {
         if statuses == 0 && matches!(part.node.kind, Kind::Map(_)) {
-            self.not_allowed::<()>(
-                part,
-                "at least one status",
-                Some("left out, it is the one status `done`".to_owned()),
-            );
+            let hint = "left out, it is the one status `done`";
+            self.not_allowed::<()>(part, "at least one status", Some(hint));
         }
     }
 }
@@ -94,6 +86,5 @@ pub(super) fn status(name: &str) -> Option<Status> {
 }
 
 pub(super) fn text_field(name: &str) -> Option<(FieldName, Field)> {
-    let schema = [("type", crate::Value::from("string"))].into_iter().collect();
-    Some((FieldName::new(name).ok()?, Field { optional: false, schema }))
+    Some((FieldName::new(name).ok()?, Field { optional: false, schema: of_type("string") }))
 }

@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::diagnostic::{Code, Span, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
-use crate::workflow::format::KeySpec;
+use crate::workflow::format::{KeySpec, Shape};
 use crate::workflow::source_map;
 
 /// A node with its path in the [`SourceMap`](crate::workflow::SourceMap).
@@ -58,14 +58,22 @@ impl<'n> PathNode<'n> {
     pub fn name(&self) -> &'n str {
         self.key.map_or("", |key| key.name.as_str())
     }
+
+    fn wants(&self) -> String {
+        self.key.map_or_else(|| "expected".to_owned(), |key| format!("`{}` wants", excerpt(&key.name)))
+    }
 }
 
-/// The entries of a map whose keys are known.
-pub(super) struct Fields<'n>(Vec<PathNode<'n>>);
+/// The entries of a map whose keys are known, each with its shape.
+pub(super) struct Fields<'n>(Vec<(PathNode<'n>, Shape)>);
 
 impl<'n> Fields<'n> {
     pub fn get(&self, name: &str) -> Option<&PathNode<'n>> {
-        self.0.iter().find(|part| part.name() == name)
+        self.with_shape(name).map(|(part, _)| part)
+    }
+
+    pub fn with_shape(&self, name: &str) -> Option<&(PathNode<'n>, Shape)> {
+        self.0.iter().find(|(part, _)| part.name() == name)
     }
 }
 
@@ -83,9 +91,8 @@ impl Reader<'_> {
         more: impl Fn(&str) -> bool,
     ) -> Option<Fields<'n>> {
         let known: Vec<&str> = keys.iter().map(|key| key.name).collect();
-        let allowed = |name: &str| known.contains(&name) || more(name);
         let entries = self.entries(part)?;
-        let unknown = |entry: &&PathNode<'_>| !allowed(entry.name());
+        let unknown = |entry: &&PathNode<'_>| !known.contains(&entry.name()) && !more(entry.name());
         let meant = |name: &str| {
             let near = known_key(name, &known).or_else(|| nearest(name, known.iter().copied()));
             near.or_else(|| same_elsewhere(name, &known))
@@ -100,9 +107,8 @@ impl Reader<'_> {
         }
         let mut fields = Vec::new();
         for entry in entries {
-            if !allowed(entry.name()) {
-                let message = format!("unknown key `{}`", excerpt(entry.name()));
-                let fault = entry.key_fault(Code::UnknownKey, message);
+            if unknown(&&entry) {
+                let fault = entry.key_fault(Code::UnknownKey, format!("unknown key `{}`", excerpt(entry.name())));
                 let hint = match (known_key(entry.name(), &known), meant(entry.name())) {
                     (Some(_), _) => format!("write a space after the colon: `{}`", with_blank(entry.name())),
                     (_, Some(near)) => format!("did you mean `{near}`?"),
@@ -110,8 +116,10 @@ impl Reader<'_> {
                 };
                 self.places.mark_incomplete(&part.path);
                 self.report(fault.with_hint(hint));
-            } else if self.is_given(&entry) {
-                fields.push(entry);
+            } else if self.is_given(&entry)
+                && let Some(key) = keys.iter().find(|key| key.name == entry.name())
+            {
+                fields.push((entry, key.shape));
             }
         }
         Some(Fields(fields))
@@ -133,14 +141,16 @@ impl Reader<'_> {
         let Kind::Map(entries) = &part.node.kind else {
             return self.wrong_type(part, "a map", None);
         };
-        let parts: Vec<_> = entries
-            .iter()
-            .map(|(key, node)| PathNode { path: source_map::key(&part.path, &key.name), key: Some(key), node })
-            .collect();
-        for part in &parts {
-            self.place(part);
-        }
-        Some(parts)
+        let parts = entries.iter().map(|(key, node)| {
+            let path = source_map::key(&part.path, &key.name);
+            PathNode { path, key: Some(key), node }
+        });
+        Some(parts.inspect(|part| self.place(part)).collect())
+    }
+
+    /// The same, without those that have no value, which are reported.
+    pub(super) fn given_entries<'n>(&mut self, part: &PathNode<'n>) -> Option<Vec<PathNode<'n>>> {
+        Some(self.entries(part)?.into_iter().filter(|entry| self.is_given(entry)).collect())
     }
 
     /// The entries of a list. Empty ones are reported and left out.
@@ -148,15 +158,12 @@ impl Reader<'_> {
         let Kind::List(items) = &part.node.kind else {
             return self.wrong_type(part, "a list", None);
         };
-        let parts: Vec<_> = items
-            .iter()
-            .enumerate()
-            .map(|(position, node)| PathNode { path: source_map::item(&part.path, position), key: None, node })
-            .collect();
-        for part in &parts {
-            self.place(part);
-        }
-        Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
+        let parts = items.iter().enumerate().map(|(position, node)| {
+            let path = source_map::item(&part.path, position);
+            PathNode { path, key: None, node }
+        });
+        let placed: Vec<_> = parts.inspect(|part| self.place(part)).collect();
+        Some(placed.into_iter().filter(|part| self.is_given(part)).collect())
     }
 
     pub(super) fn place(&mut self, part: &PathNode<'_>) {
@@ -165,27 +172,24 @@ impl Reader<'_> {
 
     /// Reports what was expected instead of the part.
     pub(super) fn wrong_type<T>(&mut self, part: &PathNode<'_>, expected: &str, hint: Option<&str>) -> Option<T> {
-        let subject = if part.key.is_some() {
-            format!("`{}` wants {expected}", excerpt(part.name()))
-        } else {
-            format!("expected {expected}")
-        };
-        let mut fault = part.fault(Code::WrongType, format!("{subject}, found {}", part.node.describe()));
-        fault.hint = hint
-            .map(str::to_owned)
-            .or_else(|| lost_blank(part, expected))
-            .or_else(|| template_in_braces(part, expected));
-        self.refuse(part, fault)
+        let message = format!("{} {expected}, found {}", part.wants(), part.node.describe());
+        let hint = hint.map(str::to_owned).or_else(|| lost_blank(part, expected));
+        let hint = hint.or_else(|| template_in_braces(part, expected));
+        self.refuse(part, part.fault(Code::WrongType, message).with_hint_if(hint))
+    }
+
+    /// Reports what is allowed instead of the part.
+    pub(super) fn not_allowed<T>(&mut self, part: &PathNode<'_>, allowed: &str, hint: Option<&str>) -> Option<T> {
+        let message = format!("{} {allowed}, found {}", part.wants(), self.shown(part));
+        self.refuse(part, part.fault(Code::InvalidValue, message).with_hint_if(hint.map(str::to_owned)))
     }
 }
 
 /// The name in a map such as `{input.topic}`, which has no value: it was meant as a template.
 pub(super) fn braced_name<'n>(part: &PathNode<'n>) -> Option<&'n str> {
-    match &part.node.kind {
-        Kind::Map(entries) => match entries.as_slice() {
-            [(key, node)] if node.kind == Kind::Null => Some(&key.name),
-            _ => None,
-        },
+    let Kind::Map(entries) = &part.node.kind else { return None };
+    match entries.as_slice() {
+        [(key, Node { kind: Kind::Null, .. })] => Some(&key.name),
         _ => None,
     }
 }
@@ -257,8 +261,6 @@ pub(super) fn listed(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => format!("`{one}`"),
-        [first @ .., last] => {
-            format!("{} and `{last}`", first.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
-        }
+        [first @ .., last] => format!("`{}` and `{last}`", first.join("`, `")),
     }
 }

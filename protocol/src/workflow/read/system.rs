@@ -12,16 +12,13 @@ impl Reader<'_> {
         if !matches!(part.node.kind, Kind::List(_)) {
             return self.system_piece(part);
         }
-        let pieces: Vec<String> = self.items(part)?.iter().filter_map(|piece| self.system_piece(piece)).collect();
-        let last = pieces.len().saturating_sub(1);
-        Some(
-            pieces
-                .iter()
-                .enumerate()
-                .map(|(position, piece)| if position < last { piece.trim_end_matches(['\n', '\r']) } else { piece })
-                .collect::<Vec<_>>()
-                .join("\n\n"),
-        )
+        let mut pieces: Vec<String> = self.items(part)?.iter().filter_map(|piece| self.system_piece(piece)).collect();
+        if let Some((_, before)) = pieces.split_last_mut() {
+            for piece in before {
+                piece.truncate(piece.trim_end_matches(['\n', '\r']).len());
+            }
+        }
+        Some(pieces.join("\n\n"))
     }
 
     fn system_piece(&mut self, part: &PathNode<'_>) -> Option<String> {
@@ -33,7 +30,7 @@ impl Reader<'_> {
             }
             Kind::Map(_) => {
                 let fields = self.fields(part, &SYSTEM_KEYS)?;
-                let raw = fields.get("raw").and_then(|raw| self.boolean(raw)).unwrap_or(false);
+                let raw = self.get(&fields, "raw").unwrap_or(false);
                 let (part, text) = match (fields.get("file"), fields.get("text")) {
                     (Some(file), None) => (part, self.included_text(part, file)?),
                     (None, Some(text)) => (text, self.template(text)?),
@@ -55,14 +52,10 @@ impl Reader<'_> {
     fn no_braces(&mut self, part: &PathNode<'_>, text: &str) {
         let Some(at) = text.find("{{") else { return };
         self.places.mark_incomplete(&part.path);
-        let mut diagnostic = self.places.fault(
-            Code::TemplateInSystem,
-            &part.path,
-            Some(at..at + 2),
-            "a system text is not a template: `{{` would be sent literally",
-        );
-        diagnostic.hint = Some("put what changes into an edge's prompt, or write `{text: ..., raw: true}`".to_owned());
-        self.keep(diagnostic);
+        let message = "a system text is not a template: `{{` would be sent literally";
+        let hint = "put what changes into an edge's prompt, or write `{text: ..., raw: true}`";
+        let fault = self.places.fault(Code::TemplateInSystem, &part.path, Some(at..at + 2), message);
+        self.keep(fault.with_hint(hint));
     }
 
     /// Reads a prompt: a template, or `{file: PATH}`.
@@ -74,7 +67,6 @@ impl Reader<'_> {
             return self.wrong_type(part, "a text or `{file: PATH}`", None);
         }
         let fields = self.fields(part, PROMPT_FILE.keys())?;
-        let file = fields.get("file")?;
-        self.included_text(part, file)
+        self.included_text(part, fields.get("file")?)
     }
 }

@@ -330,7 +330,7 @@ fn the_pieces_of_a_system_text_have_one_blank_line_between_them() {
 
 #[test]
 fn durations_and_sizes() {
-    use super::scalar::{duration_ms, size_bytes};
+    use super::value::{duration_ms, size_bytes};
     assert_eq!(
         ["250ms", "30s", "10m", "2h", "3d", "0s"].map(duration_ms),
         [Some(250), Some(30_000), Some(600_000), Some(7_200_000), Some(259_200_000), Some(0)]

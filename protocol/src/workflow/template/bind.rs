@@ -92,7 +92,7 @@ pub(super) fn instead_of_call(name: &str, value: &str) -> String {
 
 pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, SourceError> {
     let Some(signature) = FILTERS.iter().find(|signature| signature.name == name) else {
-        return Err(unknown_name("filter", name, FILTERS.iter().map(|signature| signature.name), range));
+        return Err(unknown_name("filter", name, &FILTERS.each_ref().map(|signature| signature.name), range));
     };
     let mut filter = Filter::new(signature);
     match signature.kind {
@@ -122,8 +122,8 @@ pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> R
 
 pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, SourceError> {
     let Some((_, make)) = TESTS.iter().find(|(names, _)| names.contains(&name)) else {
-        let known = TESTS.iter().filter_map(|(names, _)| names.first().copied());
-        return Err(unknown_name("test", name, known, range));
+        let known: Vec<&str> = TESTS.iter().filter_map(|(names, _)| names.first().copied()).collect();
+        return Err(unknown_name("test", name, &known, range));
     };
     let mut taken = Taken { name, given: &mut given, range };
     let test = match make {
@@ -153,16 +153,13 @@ fn select(mut filter: Filter, mut given: Arguments, range: Range<usize>) -> Resu
         }
         filter.attribute = Some(attribute(&given.positional.remove(0))?);
     }
-    if !given.positional.is_empty() {
-        let first = given.positional.remove(0);
-        let inner = constant_text(&first, "the name of a test")?;
-        let given = std::mem::take(&mut given);
-        filter.test = Some(test(inner, given, first.range.clone())?);
+    if given.positional.is_empty() {
+        Taken { name: filter.signature.name, given: &mut given, range }.finish()?;
+        return Ok(filter);
     }
-    if let Some((unknown, expr)) = given.named.first() {
-        let message = format!("`{}` has no argument `{unknown}`", filter.signature.name);
-        return Err(arguments_fault(expr.range.clone(), message));
-    }
+    let first = given.positional.remove(0);
+    let inner = constant_text(&first, "the name of a test")?;
+    filter.test = Some(test(inner, given, first.range.clone())?);
     Ok(filter)
 }
 
@@ -206,12 +203,8 @@ impl Taken<'_> {
         if let Some(expr) = self.given.positional.first() {
             return Err(arguments_fault(expr.range.clone(), format!("`{}` takes fewer arguments", self.name)));
         }
-        match self.given.named.first() {
-            Some((unknown, expr)) => {
-                Err(arguments_fault(expr.range.clone(), format!("`{}` has no argument `{unknown}`", self.name)))
-            }
-            None => Ok(()),
-        }
+        let Some((unknown, expr)) = self.given.named.first() else { return Ok(()) };
+        Err(arguments_fault(expr.range.clone(), format!("`{}` has no argument `{unknown}`", self.name)))
     }
 }
 
@@ -236,13 +229,7 @@ fn arguments_fault(range: Range<usize>, message: impl Into<String>) -> SourceErr
     SourceError::new(Code::FilterArguments, range, message)
 }
 
-fn unknown_name(
-    kind: &str,
-    name: &str,
-    known: impl IntoIterator<Item = &'static str>,
-    range: Range<usize>,
-) -> SourceError {
-    let known: Vec<&str> = known.into_iter().collect();
+fn unknown_name(kind: &str, name: &str, known: &[&str], range: Range<usize>) -> SourceError {
     let same = if kind == "filter" { filter_called(name) } else { None };
     let hint = match same.or_else(|| nearest(name, known.iter().copied())) {
         Some(near) => format!("did you mean `{near}`?"),

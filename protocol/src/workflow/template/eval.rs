@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::cmp::Ordering;
 
 use super::expr::{Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
 use super::scope::{Lookup, MAX_NAMES, Scope, View};
@@ -59,6 +60,14 @@ impl Meter {
         }
     }
 
+    /// The value of `view`; pays for a copy, unless it is owned and so paid for.
+    fn copied(&self, view: View<'_>) -> Result<Value, Cause> {
+        if !matches!(view, View::Owned(_)) {
+            self.copy_view(&view)?;
+        }
+        Ok(view.into_value())
+    }
+
     fn copy_text(&self, text: &str) -> Result<(), Cause> {
         self.look(text.len())?;
         self.make(size_of::<Value>() + text.len())
@@ -70,21 +79,14 @@ impl Meter {
             return self.copy_text(text);
         }
         self.work(1)?;
+        self.make(size_of::<Value>())?;
         match value {
-            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) => {
-                self.make(size_of::<Value>())
-            }
-            Value::List(items) => {
-                self.make(size_of::<Value>())?;
-                items.iter().try_for_each(|item| self.copy(item))
-            }
-            Value::Object(members) => {
-                self.make(size_of::<Value>())?;
-                members.iter().try_for_each(|(key, value)| {
-                    self.make(key.len())?;
-                    self.copy(value)
-                })
-            }
+            Value::List(items) => items.iter().try_for_each(|item| self.copy(item)),
+            Value::Object(members) => members.iter().try_for_each(|(key, value)| {
+                self.make(key.len())?;
+                self.copy(value)
+            }),
+            _ => Ok(()),
         }
     }
 }
@@ -99,6 +101,12 @@ pub(super) struct Env<'a> {
     scope: &'a dyn Scope,
     round: Option<&'a Round<'a>>,
     pub(super) meter: &'a Meter,
+}
+
+impl<'a> Env<'a> {
+    fn new(scope: &'a dyn Scope, meter: &'a Meter) -> Self {
+        Self { scope, round: None, meter }
+    }
 }
 
 struct Round<'a> {
@@ -127,12 +135,9 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     /// `first`, if given, and the leading names of `segments`, as far as there is room.
     fn leading(first: Option<&'a str>, segments: &'a [Segment]) -> Self {
-        let named = segments.iter().map_while(|segment| match segment {
-            Segment::Name(name) => Some(&**name),
-            Segment::Index(_) => None,
-        });
+        let name = |segment: &'a Segment| if let Segment::Name(name) = segment { Some(&**name) } else { None };
         let mut leading = Self { names: [""; MAX_NAMES], count: 0 };
-        for (place, name) in leading.names.iter_mut().zip(first.into_iter().chain(named)) {
+        for (place, name) in leading.names.iter_mut().zip(first.into_iter().chain(segments.iter().map_while(name))) {
             *place = name;
             leading.count += 1;
         }
@@ -167,15 +172,13 @@ impl<'a> List<'a> {
     }
 
     fn view(self, env: &Env<'a>) -> Result<View<'a>, Cause> {
-        let mut items = Vec::new();
-        for index in 0..self.length {
-            let view = self.member(index, &[], env)?.unwrap_or_else(View::none);
-            if !matches!(view, View::Owned(_)) {
-                env.meter.copy_view(&view)?;
-            }
-            items.push(view.into_value());
-        }
-        Ok(View::Owned(Value::List(items)))
+        let items = (0..self.length).map(|index| self.copied_member(index, &[], env));
+        Ok(View::Owned(Value::List(items.collect::<Result<_, _>>()?)))
+    }
+
+    /// A copy of the value at `path` in the element `index`; pays for it.
+    pub(super) fn copied_member(self, index: usize, path: &'a [Segment], env: &Env<'a>) -> Result<Value, Cause> {
+        env.meter.copied(self.member(index, path, env)?.unwrap_or_else(View::none))
     }
 }
 
@@ -194,20 +197,17 @@ pub(super) fn render_within(
     meter: &Meter,
 ) -> Result<String, RenderError> {
     let mut out = Output { text: String::new(), max_bytes };
-    let env = Env { scope, round: None, meter };
-    run(statements, &env, &mut out)?;
+    run(statements, &Env::new(scope, meter), &mut out)?;
     Ok(out.text)
 }
 
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Result<Value, RenderError> {
-    let meter = Meter::new();
-    let value = keep(expr, &Env { scope, round: None, meter: &meter })?;
-    checked_depth(value).map_err(|error| error.within(&expr.range))
+    let value = keep(expr, &Env::new(scope, &Meter::new()))?;
+    checked_depth(value).map_err(|cause| cause.within(&expr.range))
 }
 
-fn checked_depth(value: Value) -> Result<Value, RenderError> {
-    value.check_depth().map_err(|_| Cause::TooDeep)?;
-    Ok(value)
+fn checked_depth(value: Value) -> Result<Value, Cause> {
+    value.check_depth().map_err(|_| Cause::TooDeep).map(|()| value)
 }
 
 /// Evaluates an expression with a shared meter, and subtracts its size from `left`.
@@ -218,17 +218,15 @@ pub(super) fn value_within(
     meter: &Meter,
 ) -> Result<Value, RenderError> {
     let max_bytes = *left;
-    let env = Env { scope, round: None, meter };
-    let view = eval(expr, &env)?;
+    let view = eval(expr, &Env::new(scope, meter))?;
     let size = Meter { work: Cell::new(MAX_WORK), made_bytes: Cell::new(max_bytes) };
-    let copied = size.copy_view(&view).map_err(|_| Cause::TooLarge { max_bytes }.into());
+    let copied = size.copy_view(&view).map_err(|_| Cause::TooLarge { max_bytes });
     *left = size.made_bytes.get();
-    copied.and_then(|()| checked_depth(view.into_value())).map_err(|error: RenderError| error.within(&expr.range))
+    copied.and_then(|()| checked_depth(view.into_value())).map_err(|cause| cause.within(&expr.range))
 }
 
 pub(super) fn condition(expr: &Expr, scope: &dyn Scope) -> Result<bool, RenderError> {
-    let meter = Meter::new();
-    truth(expr, &Env { scope, round: None, meter: &meter })
+    truth(expr, &Env::new(scope, &Meter::new()))
 }
 
 struct Output {
@@ -252,20 +250,20 @@ fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), 
             Statement::Text { text, .. } => out.push(text)?,
             Statement::Print(expr) => {
                 let view = eval(expr, env)?;
-                print(expr, &view, out).map_err(|cause| RenderError::from(cause).within(&expr.range))?;
+                print(expr, &view, out).map_err(|cause| cause.within(&expr.range))?;
             }
             Statement::If { test, then, otherwise } => {
                 run(if truth(test, env)? { then } else { otherwise }, env, out)?;
             }
             Statement::For { names, over, body, otherwise } => {
-                let at = |cause: Cause| RenderError::from(cause).within(&over.range);
+                let at = |cause: Cause| cause.within(&over.range);
                 let list = whole_list(over, env).map_err(at)?;
                 let view = if list.is_some() { View::none() } else { eval(over, env)? };
-                let items = match (list, view.as_value()) {
-                    (Some(_), _) => [].as_slice(),
-                    (None, Some(Value::List(items))) => items.as_slice(),
-                    (None, Some(Value::Null)) => return Err(at(Cause::BreaksOff(described(over)))),
-                    (None, _) => return Err(at(Cause::Operand { operation: "for", found: view.kind_name() })),
+                let items: &[Value] = match view.as_value() {
+                    Some(Value::List(items)) => items,
+                    _ if list.is_some() => &[],
+                    Some(Value::Null) => return Err(at(Cause::BreaksOff(described(over)))),
+                    _ => return Err(at(Cause::Operand { operation: "for", found: view.kind_name() })),
                 };
                 let length = list.map_or(items.len(), List::len);
                 if length == 0 {
@@ -328,12 +326,7 @@ fn described(expr: &Expr) -> String {
 }
 
 fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
-    let view = eval(expr, env)?;
-    // Owned values are already paid for.
-    if !matches!(view, View::Owned(_)) {
-        env.meter.copy_view(&view).map_err(|cause| RenderError::from(cause).within(&expr.range))?;
-    }
-    Ok(view.into_value())
+    env.meter.copied(eval(expr, env)?).map_err(|cause| cause.within(&expr.range))
 }
 
 pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
@@ -354,13 +347,10 @@ fn evaluated<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError>
             view.member(segment).ok_or_else(|| Cause::BreaksOff(format!("{}{segment}", described(base))).into())
         }
         Node::List(items) => {
-            let items: Result<Vec<Value>, RenderError> = items.iter().map(|item| keep(item, env)).collect();
-            Ok(View::Owned(Value::List(items?)))
+            let items = items.iter().map(|item| keep(item, env)).collect::<Result<_, _>>()?;
+            Ok(View::Owned(Value::List(items)))
         }
-        Node::Negate(operand) => {
-            let view = eval(operand, env)?;
-            Ok(View::Owned(number::negate(number(&view, "-")?)?))
-        }
+        Node::Negate(operand) => Ok(View::Owned(number::negate(number(&eval(operand, env)?, "-")?)?)),
         Node::Arithmetic(operator, left, right) => {
             let (left, right) = (eval(left, env)?, eval(right, env)?);
             let (left, right) = (number(&left, operator.symbol())?, number(&right, operator.symbol())?);
@@ -412,11 +402,11 @@ enum Resolved<'a> {
 
 /// The value at a path; `None` if it breaks off.
 fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
-    match place(path, env)? {
-        Some(Resolved::View(view)) => Ok(Some(view)),
-        Some(Resolved::List(list)) => list.view(env).map(Some),
-        None => Ok(None),
-    }
+    Ok(match place(path, env)? {
+        Some(Resolved::List(list)) => Some(list.view(env)?),
+        Some(Resolved::View(view)) => Some(view),
+        None => None,
+    })
 }
 
 /// The list that `expr` names, if the scope returns its elements one by one.
@@ -463,11 +453,7 @@ fn place<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<Resolved<'a>>, Caus
 }
 
 fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<Named<'a>> {
-    let mut round = env.round?;
-    for _ in 0..up {
-        round = round.outer?;
-    }
-    round.names.get(slot).copied().flatten()
+    std::iter::successors(env.round, |round| round.outer).nth(up)?.names.get(slot).copied().flatten()
 }
 
 fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, Cause> {
@@ -486,11 +472,7 @@ fn is_true(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
             None => match place(path, env)? {
                 None => false,
                 Some(Resolved::List(_)) => true,
-                Some(Resolved::View(view)) => match view.as_value() {
-                    Some(Value::Null) => false,
-                    Some(Value::Bool(truth)) => *truth,
-                    _ => true,
-                },
+                Some(Resolved::View(view)) => !matches!(view.as_value(), Some(Value::Null | Value::Bool(false))),
             },
         }),
         Node::Not(operand) => truth(operand, env).map(|truth| !truth),
@@ -529,15 +511,13 @@ fn is_there(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     {
         return Ok(env.scope.has_run(role));
     }
-    if whole_list(expr, env).map_err(|cause| RenderError::from(cause).within(&expr.range))?.is_some() {
-        return Ok(true);
-    }
-    Ok(!eval_leniently(expr, env)?.is_none())
+    let is_list = whole_list(expr, env).map_err(|cause| cause.within(&expr.range))?.is_some();
+    Ok(is_list || !eval_leniently(expr, env)?.is_none())
 }
 
 pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool, RenderError> {
     let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() };
-    let integer = |operation| match view.as_value() {
+    let integer = |operation, view: &View<'_>| match view.as_value() {
         Some(Value::Int(number)) => Ok(*number),
         _ => Err(operand(operation, view)),
     };
@@ -547,15 +527,12 @@ pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool,
         Test::Compare(comparison, other) => Ok(compare(*comparison, view, &eval(other, env)?, env.meter)?),
         Test::Boolean(wanted) => Ok(matches!(view.as_value(), Some(Value::Bool(truth)) if truth == wanted)),
         Test::Type(wanted) => Ok(is_of_type(view, *wanted)),
-        Test::Even(even) => Ok((integer("even")? % 2 == 0) == *even),
+        Test::Even(even) => Ok((integer("even", view)? % 2 == 0) == *even),
         Test::DivisibleBy(divisor) => {
-            let number = integer("divisibleby")?;
-            let divisor = eval(divisor, env)?;
-            match divisor.as_value() {
-                Some(Value::Int(0)) => Err(Cause::DivisionByZero.into()),
-                Some(Value::Int(divisor)) => Ok(number % divisor == 0),
-                _ => Err(operand("divisibleby", &divisor).into()),
-            }
+            let number = integer("divisibleby", view)?;
+            let divisor = integer("divisibleby", &eval(divisor, env)?)?;
+            let rest = number.checked_rem(divisor).ok_or(Cause::DivisionByZero)?;
+            Ok(rest == 0)
         }
         Test::StartingWith(part) | Test::EndingWith(part) => {
             let part = eval(part, env)?;
@@ -586,10 +563,10 @@ fn compare(comparison: Comparison, left: &View<'_>, right: &View<'_>, meter: &Me
         Comparison::NotEqual => equal(left, right, meter).map(|equal| !equal),
         Comparison::In => contains(right, left, meter),
         Comparison::NotIn => contains(right, left, meter).map(|contains| !contains),
-        Comparison::Less => order(left, right, meter).map(std::cmp::Ordering::is_lt),
-        Comparison::LessOrEqual => order(left, right, meter).map(std::cmp::Ordering::is_le),
-        Comparison::Greater => order(left, right, meter).map(std::cmp::Ordering::is_gt),
-        Comparison::GreaterOrEqual => order(left, right, meter).map(std::cmp::Ordering::is_ge),
+        Comparison::Less => order(left, right, meter).map(Ordering::is_lt),
+        Comparison::LessOrEqual => order(left, right, meter).map(Ordering::is_le),
+        Comparison::Greater => order(left, right, meter).map(Ordering::is_gt),
+        Comparison::GreaterOrEqual => order(left, right, meter).map(Ordering::is_ge),
     }
 }
 
@@ -629,16 +606,16 @@ pub(super) fn equal_values(left: &Value, right: &Value, meter: &Meter) -> Result
     }
 }
 
-fn all<T>(pairs: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<bool, Cause>) -> Result<bool, Cause> {
-    for pair in pairs {
-        if !holds(pair)? {
+fn all<T>(items: impl IntoIterator<Item = T>, mut holds: impl FnMut(T) -> Result<bool, Cause>) -> Result<bool, Cause> {
+    for item in items {
+        if !holds(item)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn order(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<std::cmp::Ordering, Cause> {
+fn order(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<Ordering, Cause> {
     if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
         meter.look(left.len().min(right.len()))?;
         return Ok(left.cmp(right));
@@ -657,11 +634,11 @@ fn contains(container: &View<'_>, element: &View<'_>, meter: &Meter) -> Result<b
     }
     match container.as_value() {
         Some(Value::List(items)) => {
-            let differs = |item: &Value| {
+            let differs = |item| {
                 meter.work(1)?;
                 equal(&View::Value(item), element, meter).map(|equal| !equal)
             };
-            all(items.iter(), differs).map(|none| !none)
+            all(items, differs).map(|none| !none)
         }
         Some(Value::Object(members)) => {
             let Some(key) = element.as_str() else { return Ok(false) };

@@ -68,7 +68,6 @@ pub(crate) enum Root {
     },
 }
 
-/// One part of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
     Name(Box<str>),

@@ -20,16 +20,11 @@ const BYTES_A_SEARCH: usize = 8;
 pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     let call = Call { filter, env: *env };
     let meter = env.meter;
-    match filter.kind() {
-        FilterKind::Default => {
-            if input.is_none() {
-                call.value(0).map(Option::unwrap_or_default)
-            } else {
-                Ok(input)
-            }
-        }
-        FilterKind::First => call.end(&input, <[Value]>::first, |text| text.chars().next()),
-        FilterKind::Last => call.end(&input, <[Value]>::last, |text| text.chars().next_back()),
+    let made = match filter.kind() {
+        FilterKind::Default if input.is_none() => return call.value(0).map(Option::unwrap_or_default),
+        FilterKind::Default => return Ok(input),
+        FilterKind::First => return call.end(&input, <[Value]>::first, |text| text.chars().next()),
+        FilterKind::Last => return call.end(&input, <[Value]>::last, |text| text.chars().next_back()),
         FilterKind::Length => call.length(&input),
         FilterKind::Items => call.items(&input),
         FilterKind::Indent => {
@@ -68,7 +63,7 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
         FilterKind::Round => {
             let digits = i32::try_from(call.integer(0, 0)?).unwrap_or(i32::MAX).clamp(-MAX_DIGITS, MAX_DIGITS);
             let number = input.as_value().ok_or_else(|| call.refuse(&input))?;
-            Ok(View::Owned(number::round(number, digits, filter.rounding)?))
+            Ok(number::round(number, digits, filter.rounding)?)
         }
         FilterKind::Join => call.join(&input),
         FilterKind::Map => match &filter.each {
@@ -93,7 +88,8 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
         FilterKind::Sum => call.sum(&input),
         FilterKind::ToJson => call.to_json(&input),
         FilterKind::Unique => call.unique(&input),
-    }
+    };
+    made.map(View::Owned)
 }
 
 /// Applies `filter` to a list that the scope returns one by one, if the filter does not need the whole list; `None` =
@@ -107,11 +103,7 @@ pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> 
         (FilterKind::Map, Some(attribute)) if filter.argument(0).is_none() => {
             let member = |index: usize| {
                 env.meter.work(1)?;
-                let view = list.member(index, &attribute.0, env)?.unwrap_or_else(View::none);
-                if !matches!(view, View::Owned(_)) {
-                    env.meter.copy_view(&view)?;
-                }
-                Ok(view.into_value())
+                list.copied_member(index, &attribute.0, env)
             };
             Some((0..list.len()).map(member).collect::<Result<_, _>>().map(|items| View::Owned(Value::List(items))))
         }
@@ -181,11 +173,11 @@ impl<'a> Call<'a> {
         &self,
         input: &View<'_>,
         make: impl FnOnce(&str) -> Result<String, Cause>,
-    ) -> Result<View<'a>, RenderError> {
+    ) -> Result<Value, RenderError> {
         let text = eval::printed(input).ok().flatten().ok_or_else(|| self.refuse(input))?;
         self.env.meter.look(text.len())?;
         self.env.meter.make(text.len())?;
-        Ok(View::Owned(Value::Str(make(&text)?)))
+        Ok(Value::Str(make(&text)?))
     }
 
     /// A count argument: cut to `max`.
@@ -230,15 +222,9 @@ impl<'a> Call<'a> {
     fn each(
         &self,
         input: &View<'_>,
-        mut make: impl FnMut(&Value) -> Result<Option<Value>, RenderError>,
-    ) -> Result<View<'a>, RenderError> {
-        let mut kept = Vec::new();
-        for item in self.list(input)? {
-            if let Some(item) = make(item)? {
-                kept.push(item);
-            }
-        }
-        Ok(View::Owned(Value::List(kept)))
+        make: impl FnMut(&Value) -> Result<Option<Value>, RenderError>,
+    ) -> Result<Value, RenderError> {
+        self.list(input)?.iter().map(make).filter_map(Result::transpose).collect::<Result<_, _>>().map(Value::List)
     }
 
     fn end(
@@ -256,7 +242,7 @@ impl<'a> Call<'a> {
         element(self.list(input)?).map_or_else(|| Ok(View::none()), |end| self.copy(end).map(View::Owned))
     }
 
-    fn length(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn length(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let length = match (input.as_str(), input.as_value()) {
             (Some(text), _) => {
                 self.env.meter.look(text.len())?;
@@ -266,32 +252,27 @@ impl<'a> Call<'a> {
             (None, Some(Value::Object(members))) => members.len(),
             _ => return Err(self.refuse(input)),
         };
-        Ok(View::Owned(Value::from(u64::try_from(length).unwrap_or(u64::MAX))))
+        Ok(Value::from(u64::try_from(length).unwrap_or(u64::MAX)))
     }
 
-    fn items(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn items(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let Some(Value::Object(members)) = input.as_value() else { return Err(self.refuse(input)) };
-        let pairs: Result<Vec<Value>, RenderError> = members
-            .iter()
-            .map(|(key, value)| {
-                self.env.meter.look(key.len())?;
-                self.env.meter.make(key.len())?;
-                Ok(Value::List(vec![Value::from(key.as_str()), self.copy(value)?]))
-            })
-            .collect();
-        Ok(View::Owned(Value::List(pairs?)))
+        let pair = |(key, value): (&String, &Value)| {
+            self.env.meter.look(key.len())?;
+            self.env.meter.make(key.len())?;
+            Ok(Value::List(vec![Value::from(key.as_str()), self.copy(value)?]))
+        };
+        members.iter().map(pair).collect::<Result<_, _>>().map(Value::List)
     }
 
-    fn reverse(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn reverse(&self, input: &View<'_>) -> Result<Value, RenderError> {
         if input.as_str().is_some() {
             return self.text_made(input, |text| Ok(text.chars().rev().collect()));
         }
-        let items: Result<Vec<Value>, RenderError> =
-            self.list(input)?.iter().rev().map(|item| self.copy(item)).collect();
-        Ok(View::Owned(Value::List(items?)))
+        self.list(input)?.iter().rev().map(|item| self.copy(item)).collect::<Result<_, _>>().map(Value::List)
     }
 
-    fn join(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn join(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let separator = self.value(0)?;
         let separator = separator.as_ref().map(|view| self.text(view)).transpose()?.unwrap_or_default();
         let mut joined = String::new();
@@ -310,10 +291,10 @@ impl<'a> Call<'a> {
             // A number is paid for afterwards: it is at most a few bytes.
             self.env.meter.look(joined.len() - length)?;
         }
-        Ok(View::Owned(Value::Str(joined)))
+        Ok(Value::Str(joined))
     }
 
-    fn map_attribute(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn map_attribute(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let default = self.value(0)?;
         self.each(input, |item| match (self.member(item), &default) {
             (Value::Null, Some(default)) => {
@@ -325,14 +306,14 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn sum(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn sum(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let sum = self.list(input)?.iter().map(|item| self.member(item)).try_fold(Value::Int(0), |sum, item| {
             number::calculate(Arithmetic::Add, &sum, item).map_err(|cause| match cause {
                 Cause::Operand { found, .. } => Cause::Operand { operation: "sum", found },
                 other => other,
             })
         });
-        Ok(View::Owned(sum?))
+        Ok(sum?)
     }
 
     /// The key for sorting or comparing an element: lower case, unless case matters.
@@ -343,22 +324,16 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn sort(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn sort(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let (reverse, case_sensitive) = (self.flag(0)?, self.flag(1)?);
-        let mut keyed = Vec::new();
-        for item in self.list(input)? {
-            keyed.push((self.key(item, case_sensitive)?, item));
-        }
+        let keyed = self.list(input)?.iter().map(|item| Ok((self.key(item, case_sensitive)?, item)));
+        let mut keyed = keyed.collect::<Result<Vec<_>, RenderError>>()?;
         // One pass over neighbours is enough to know that all can be ordered: numbers only with numbers, and texts only
         // with texts.
-        let clash = keyed.windows(2).find_map(|pair| match pair {
-            [(left, _), (right, _)] if number::order(left, right).is_none() => {
-                Some(Cause::NotOrdered { left: kind_name(left), right: kind_name(right) })
+        for ((left, _), (right, _)) in keyed.iter().zip(keyed.iter().skip(1)) {
+            if number::order(left, right).is_none() {
+                return Err(Cause::NotOrdered { left: kind_name(left), right: kind_name(right) }.into());
             }
-            _ => None,
-        });
-        if let Some(cause) = clash {
-            return Err(cause.into());
         }
         // A comparison may read whole keys, and each level of the sort all of them.
         let levels = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
@@ -369,11 +344,10 @@ impl<'a> Call<'a> {
             let order = number::order(left, right).unwrap_or(std::cmp::Ordering::Equal);
             if reverse { order.reverse() } else { order }
         });
-        let sorted: Result<Vec<Value>, RenderError> = keyed.into_iter().map(|(_, item)| self.copy(item)).collect();
-        Ok(View::Owned(Value::List(sorted?)))
+        keyed.into_iter().map(|(_, item)| self.copy(item)).collect::<Result<_, _>>().map(Value::List)
     }
 
-    fn unique(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn unique(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let case_sensitive = self.flag(0)?;
         // Canonical text distinguishes values, and hashing it keeps this linear.
         let mut seen = HashSet::new();
@@ -383,30 +357,28 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn to_json(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+    fn to_json(&self, input: &View<'_>) -> Result<Value, RenderError> {
         let indent = self.count(0, 0, MAX_INDENT)?;
         // A text that is not a value yet is converted.
-        let text;
         let value = if let Some(value) = input.as_value() {
             value
         } else {
             self.env.meter.copy_view(input)?;
-            text = input.clone().into_value();
-            &text
+            &input.clone().into_value()
         };
         let plain = self.json(value)?;
         if indent == 0 || !matches!(value, Value::List(_) | Value::Object(_)) {
-            return Ok(View::Owned(Value::Str(plain)));
+            return Ok(Value::Str(plain));
         }
         let mut json = String::new();
         write_indented(value, indent, 0, &mut json, self.env.meter)?;
-        Ok(View::Owned(Value::Str(json)))
+        Ok(Value::Str(json))
     }
 
     fn json(&self, value: &Value) -> Result<String, RenderError> {
         self.env.meter.copy(value)?;
-        let text = String::from_utf8(canonical::to_bytes(value).map_err(|_| Cause::TooDeep)?);
-        let text = text.unwrap_or_default();
+        let bytes = canonical::to_bytes(value).map_err(|_| Cause::TooDeep)?;
+        let text = String::from_utf8(bytes).unwrap_or_default();
         // Escapes make it longer than the value.
         self.env.meter.make(text.len())?;
         Ok(text)
@@ -433,16 +405,11 @@ fn replace(text: &str, old: &str, new: &str, meter: &Meter) -> Result<String, Ca
     if old.is_empty() {
         return Ok(text.to_owned());
     }
-    let mut replaced = String::new();
-    let mut parts = text.split(old);
-    replaced.push_str(parts.next().unwrap_or_default());
-    for part in parts {
+    for _ in text.matches(old) {
         meter.make(new.len())?;
         meter.work(1)?;
-        replaced.push_str(new);
-        replaced.push_str(part);
     }
-    Ok(replaced)
+    Ok(text.replace(old, new))
 }
 
 fn title(text: &str) -> String {

@@ -103,6 +103,12 @@ impl From<Cause> for RenderError {
     }
 }
 
+impl Cause {
+    fn within(self, range: &Range<usize>) -> RenderError {
+        RenderError { range: range.clone(), cause: self }
+    }
+}
+
 impl RenderError {
     fn within(mut self, range: &Range<usize>) -> Self {
         if self.range == (0..0) {
@@ -143,26 +149,22 @@ impl Template {
 
     /// The paths that it reads from its scope, in source order.
     pub fn uses(&self) -> Vec<Use<'_>> {
-        let mut uses = Vec::new();
-        each(&self.statements, &mut |statement| match statement {
-            Statement::Text { .. } => {}
-            Statement::Print(expr) | Statement::If { test: expr, .. } | Statement::For { over: expr, .. } => {
-                uses.extend(expr.uses());
-            }
+        let exprs = all(&self.statements).into_iter().filter_map(|statement| match statement {
+            Statement::Text { .. } => None,
+            Statement::Print(expr) | Statement::If { test: expr, .. } | Statement::For { over: expr, .. } => Some(expr),
         });
+        let mut uses: Vec<_> = exprs.flat_map(Expr::uses).collect();
         uses.sort_by_key(|found| (found.range.start, found.range.end));
         uses
     }
 
     /// The conditions of its `{% if %}`, in source order.
     pub fn conditions(&self) -> Vec<&Expr> {
-        let mut conditions = Vec::new();
-        each(&self.statements, &mut |statement| {
-            if let Statement::If { test, .. } = statement {
-                conditions.push(test);
-            }
+        let conditions = all(&self.statements).into_iter().filter_map(|statement| match statement {
+            Statement::If { test, .. } => Some(test),
+            _ => None,
         });
-        conditions
+        conditions.collect()
     }
 
     /// Renders the template over `scope`.
@@ -188,31 +190,24 @@ impl Expr {
     }
 
     pub fn uses(&self) -> Vec<Use<'_>> {
-        let mut uses = Vec::new();
-        self.walk(&mut |expr| match &expr.node {
-            expr::Node::Path(path) if !path.is_local() => uses.push(Use { path, range: expr.range.clone() }),
-            _ => {}
+        let mut uses = self.gather(|expr| match &expr.node {
+            expr::Node::Path(path) if !path.is_local() => Some(Use { path, range: expr.range.clone() }),
+            _ => None,
         });
         uses.sort_by_key(|found| (found.range.start, found.range.end));
         uses
     }
 
     pub fn constants(&self) -> Vec<&Value> {
-        let mut constants = Vec::new();
-        self.walk(&mut |expr| {
-            if let expr::Node::Const(value) = &expr.node {
-                constants.push(value);
-            }
-        });
-        constants
+        self.gather(|expr| if let expr::Node::Const(value) = &expr.node { Some(value) } else { None })
     }
 
-    fn walk<'t>(&'t self, visit: &mut dyn FnMut(&'t Self)) {
-        visit(self);
-        self.parts().into_iter().for_each(|part| part.walk(visit));
+    /// What `pick` takes of it and of each part within it, outer ones first.
+    fn gather<'t, T>(&'t self, pick: impl Fn(&'t Self) -> Option<T> + Copy) -> Vec<T> {
+        let within = self.parts().into_iter().flat_map(|part| part.gather(pick));
+        pick(self).into_iter().chain(within).collect()
     }
 
-    /// Evaluates it over `scope`.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
         eval::value(self, scope)
     }
@@ -223,15 +218,17 @@ impl Expr {
     }
 }
 
-/// Visits each statement before those within it.
-fn each<'t>(statements: &'t [Statement], visit: &mut dyn FnMut(&'t Statement)) {
+/// The statements and those within them, outer ones first.
+fn all(statements: &[Statement]) -> Vec<&Statement> {
+    let mut found = Vec::new();
     for statement in statements {
-        visit(statement);
+        found.push(statement);
         if let Statement::If { then: body, otherwise, .. } | Statement::For { body, otherwise, .. } = statement {
-            each(body, visit);
-            each(otherwise, visit);
+            found.extend(all(body));
+            found.extend(all(otherwise));
         }
     }
+    found
 }
 
 pub fn kind_name(value: &Value) -> &'static str {

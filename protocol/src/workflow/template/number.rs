@@ -88,10 +88,7 @@ fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Caus
         Arithmetic::Remainder => Some(left - floor_division(left, right) * right),
         Arithmetic::Power => power(left, right),
     };
-    match result {
-        Some(number) if number.abs() <= MAX_INTEGER => Ok(Value::Int(number)),
-        _ => Err(Cause::NumberRange),
-    }
+    result.filter(|number| number.abs() <= MAX_INTEGER).map(Value::Int).ok_or(Cause::NumberRange)
 }
 
 /// Both are within ±(2^64-1), so that no step of this can leave `i128`.
@@ -131,13 +128,6 @@ fn finite(number: f64) -> Result<Value, Cause> {
 /// A float is never integral within the range of integers, so the two are never equal.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
 fn order_mixed(integer: i128, float: f64) -> Ordering {
-    if float >= INTEGER_END {
-        Ordering::Less
-    } else if float <= -INTEGER_END {
-        Ordering::Greater
-    } else if integer <= float.floor() as i128 {
-        Ordering::Less
-    } else {
-        Ordering::Greater
-    }
+    let is_less = float >= INTEGER_END || (float > -INTEGER_END && integer <= float.floor() as i128);
+    if is_less { Ordering::Less } else { Ordering::Greater }
 }

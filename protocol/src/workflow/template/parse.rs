@@ -14,6 +14,7 @@ use super::expr::{Arithmetic, Comparison, Expr, Node, Path, Root, Segment};
 use super::slip::{self, Blocks};
 use crate::canonical::{MAX_INTEGER, Value};
 use crate::diagnostic::Code;
+use crate::id::is_identifier;
 use crate::source::SourceError;
 
 const MAX_SOURCE_BYTES: usize = 64 * 1024;
@@ -83,11 +84,8 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Block
             return too_large(range, format!("an expression holds at most {MAX_EXPRESSION_TOKENS} tokens"));
         }
         if is_expression && matches!(token, Token::BraceOpen | Token::Mod) && brace == Some(range.start) {
-            let fault = SourceError::new(
-                Code::BracesInExpression,
-                range.start.saturating_sub(1)..range.end,
-                "braces in an expression",
-            );
+            let at = range.start.saturating_sub(1)..range.end;
+            let fault = SourceError::new(Code::BracesInExpression, at, "braces in an expression");
             return Err(fault.with_hint("this place holds a bare expression: leave the braces out"));
         }
         brace = matches!(token, Token::BraceOpen).then_some(range.end);
@@ -187,8 +185,7 @@ impl<'s> Lowering<'s> {
     }
 
     fn refuse(&mut self, range: Range<usize>, message: impl Into<String>, hint: &str) -> Node {
-        self.faults.push(SourceError::new(Code::TemplateConstruct, range, message).with_hint(hint));
-        Node::Const(Value::Null)
+        self.fault(SourceError::new(Code::TemplateConstruct, range, message).with_hint(hint))
     }
 
     fn statements(&mut self, children: &[ast::Stmt<'_>]) -> Vec<Statement> {
@@ -222,8 +219,7 @@ impl<'s> Lowering<'s> {
         let mut kept = String::with_capacity(text.len());
         let mut at = begin;
         let end = begin + text.len();
-        let within = self.left_out.iter().filter(|blank| begin <= blank.start && blank.end <= end);
-        for blank in within {
+        for blank in self.left_out.iter().filter(|blank| begin <= blank.start && blank.end <= end) {
             kept.push_str(self.source.get(at..blank.start).unwrap_or_default());
             at = blank.end;
         }
@@ -233,10 +229,6 @@ impl<'s> Lowering<'s> {
 
     /// The paths in single braces in a text that begins at `offset`.
     fn braced(&mut self, text: &str, offset: usize) -> Vec<Expr> {
-        let is_name = |name: &str| {
-            name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
         let mut braced = Vec::new();
         for (open, _) in text.match_indices('{') {
             let Some(rest) = text.get(open + 1..) else { continue };
@@ -244,10 +236,9 @@ impl<'s> Lowering<'s> {
             let (inner, behind) = rest.split_at(end);
             let mut names = inner.trim_matches(' ').split('.');
             let root = names.next().unwrap_or_default();
-            let is_path = is_name(root) && root != "loop" && names.clone().all(is_name);
-            let is_single = behind.starts_with('}') && !behind.starts_with("}}");
-            let is_single = is_single && !text.get(..open).is_some_and(|before| before.ends_with('{'));
-            if !is_path || !is_single {
+            let is_path = is_identifier(root) && root != "loop" && names.clone().all(is_identifier);
+            let is_doubled = behind.starts_with("}}") || text.get(..open).is_some_and(|before| before.ends_with('{'));
+            if !is_path || is_doubled || !behind.starts_with('}') {
                 continue;
             }
             let range = offset + open..offset + open + 1 + end + 1;
@@ -261,11 +252,8 @@ impl<'s> Lowering<'s> {
     fn for_loop(&mut self, block: &ast::ForLoop<'_>, range: Range<usize>) -> Statement {
         let over = self.expr(&block.iter);
         if !is_path_with_filters(&over) {
-            self.refuse(
-                over.range.clone(),
-                "a loop goes over a path, or a path with filters",
-                "name the list by its path",
-            );
+            let message = "a loop goes over a path, or a path with filters";
+            self.refuse(over.range.clone(), message, "name the list by its path");
         }
         if let Some(filter) = &block.filter_expr {
             let at = range_of(filter.span());
@@ -291,11 +279,8 @@ impl<'s> Lowering<'s> {
             other => name(other).map(|name| vec![name]),
         };
         names.unwrap_or_else(|| {
-            self.refuse(
-                range,
-                "a loop gives one name, or two for pairs",
-                "write `for x in ...` or `for key, value in ... | items`",
-            );
+            let hint = "write `for x in ...` or `for key, value in ... | items`";
+            self.refuse(range, "a loop gives one name, or two for pairs", hint);
             Vec::new()
         })
     }
@@ -350,10 +335,8 @@ impl<'s> Lowering<'s> {
             ast::Expr::Test(test) => {
                 let input = self.boxed(&test.expr);
                 let arguments = self.arguments(&test.args, own.clone());
-                match bind::test(test.name, arguments, own.clone()) {
-                    Ok(test) => Node::Test(input, Box::new(test)),
-                    Err(fault) => self.fault(fault),
-                }
+                let test = bind::test(test.name, arguments, own.clone());
+                test.map_or_else(|fault| self.fault(fault), |test| Node::Test(input, Box::new(test)))
             }
             ast::Expr::List(list) => Node::List(list.items.iter().map(|item| self.expr(item)).collect()),
             ast::Expr::Slice(_) => {
@@ -361,11 +344,10 @@ impl<'s> Lowering<'s> {
             }
             ast::Expr::Call(call) => self.call(call, own.clone()),
             ast::Expr::Tuple(_) => self.refuse(own.clone(), "templates have no tuples", "write a list: `[a, b]`"),
-            ast::Expr::Map(_) => self.refuse(
-                own.clone(),
-                "templates have no maps written out",
-                "in `args`, `input` and `result` write the map in YAML, with a template for each value",
-            ),
+            ast::Expr::Map(_) => {
+                let hint = "in `args`, `input` and `result` write the map in YAML, with a template for each value";
+                self.refuse(own.clone(), "templates have no maps written out", hint)
+            }
         };
         Expr { range: range(&node, own), node }
     }
@@ -380,7 +362,8 @@ impl<'s> Lowering<'s> {
             return self.refuse(range, "`loop` is not a value", "`loop.index` is the number of the round, from 1");
         }
         let local = self.loops.iter().rev().enumerate().find_map(|(up, names)| {
-            names.iter().position(|local| **local == *name).map(|slot| Root::Local { up, slot, name: name.into() })
+            let slot = names.iter().position(|local| **local == *name)?;
+            Some(Root::Local { up, slot, name: name.into() })
         });
         Node::Path(Path { root: local.unwrap_or_else(|| Root::Name(name.into())), segments: Vec::new() })
     }
@@ -411,11 +394,8 @@ impl<'s> Lowering<'s> {
     fn negation(&mut self, expr: &ast::Expr<'_>) -> Node {
         let operand = self.expr(expr);
         match operand.node {
-            Node::Compare(first, mut rest) if matches!(rest.as_slice(), [(Comparison::In, _)]) => {
-                if let Some((comparison, _)) = rest.first_mut() {
-                    *comparison = Comparison::NotIn;
-                }
-                Node::Compare(first, rest)
+            Node::Compare(first, rest) if matches!(rest.as_slice(), [(Comparison::In, _)]) => {
+                Node::Compare(first, rest.into_iter().map(|(_, operand)| (Comparison::NotIn, operand)).collect())
             }
             node => Node::Not(Box::new(Expr { range: operand.range, node })),
         }
@@ -462,10 +442,8 @@ impl<'s> Lowering<'s> {
         };
         let input = self.boxed(input);
         let arguments = self.arguments(&filter.args, range.clone());
-        match bind::filter(filter.name, arguments, range) {
-            Ok(filter) => Node::Filter(input, Box::new(filter)),
-            Err(fault) => self.fault(fault),
-        }
+        let filter = bind::filter(filter.name, arguments, range);
+        filter.map_or_else(|fault| self.fault(fault), |filter| Node::Filter(input, Box::new(filter)))
     }
 
     fn arguments(&mut self, given: &[ast::CallArg<'_>], range: Range<usize>) -> Arguments {
@@ -485,13 +463,10 @@ impl<'s> Lowering<'s> {
     fn call(&mut self, call: &ast::Call<'_>, range: Range<usize>) -> Node {
         let (name, of) = match call.identify_call() {
             ast::CallType::Method(object, name) => (name, Some(object)),
-            ast::CallType::Function(name) => {
-                let first = call.args.first().and_then(|argument| match argument {
-                    ast::CallArg::Pos(expr) => Some(expr),
-                    _ => None,
-                });
-                (name, first)
-            }
+            ast::CallType::Function(name) => match call.args.first() {
+                Some(ast::CallArg::Pos(first)) => (name, Some(first)),
+                _ => (name, None),
+            },
             ast::CallType::Object(_) => ("this", None),
         };
         let value = of.map(|expr| self.written(expr)).filter(|value| !value.is_empty());
@@ -510,30 +485,15 @@ impl<'s> Lowering<'s> {
 
 /// Starts at the first byte of the first part: the parser's span of a chain starts late.
 fn range(node: &Node, own: Range<usize>) -> Range<usize> {
-    let first = match node {
-        Node::Filter(base, _) | Node::Test(base, _) => Some(&base.range),
-        Node::And(left, _)
-        | Node::Or(left, _)
-        | Node::Arithmetic(_, left, _)
-        | Node::Concat(left, _)
-        | Node::Compare(left, _) => Some(&left.range),
-        Node::If { then, .. } => Some(&then.range),
-        Node::Path(_)
-        | Node::Const(_)
-        | Node::LoopIndex
-        | Node::Member(..)
-        | Node::List(_)
-        | Node::Not(_)
-        | Node::Negate(_) => None,
-    };
-    let last = match node {
-        Node::And(_, right) | Node::Or(_, right) | Node::Arithmetic(_, _, right) | Node::Concat(_, right) => {
-            right.range.end
-        }
-        Node::Compare(_, rest) => rest.last().map_or(own.end, |(_, operand)| operand.range.end),
-        _ => own.end,
-    };
-    first.map_or(own.start, |first| first.start)..last
+    match node {
+        Node::Filter(first, _) | Node::Test(first, _) | Node::If { then: first, .. } => first.range.start..own.end,
+        Node::And(left, right)
+        | Node::Or(left, right)
+        | Node::Arithmetic(_, left, right)
+        | Node::Concat(left, right) => left.range.start..right.range.end,
+        Node::Compare(left, rest) => left.range.start..rest.last().map_or(own.end, |(_, operand)| operand.range.end),
+        _ => own,
+    }
 }
 
 fn is_path_with_filters(expr: &Expr) -> bool {
@@ -560,8 +520,7 @@ fn value_of(constant: &minijinja::Value) -> Option<Value> {
         ValueKind::Bool => Some(Value::Bool(constant.is_true())),
         ValueKind::String => constant.as_str().map(Value::from),
         ValueKind::Number if constant.is_integer() => {
-            let number = i128::try_from(constant.clone()).ok()?;
-            (number.abs() <= MAX_INTEGER).then_some(Value::Int(number))
+            i128::try_from(constant.clone()).ok().filter(|number| number.abs() <= MAX_INTEGER).map(Value::Int)
         }
         ValueKind::Number => Value::number(f64::try_from(constant.clone()).ok()?).ok(),
         _ => Some(Value::Null),

@@ -86,9 +86,8 @@ impl View<'_> {
 
     pub fn as_str(&self) -> Option<&str> {
         match self {
-            Self::Value(value) => value.as_str(),
             Self::Text(text) => Some(text),
-            Self::Owned(value) => value.as_str(),
+            _ => self.as_value()?.as_str(),
         }
     }
 
@@ -145,10 +144,7 @@ impl From<Value> for View<'_> {
 /// An object is a scope whose roots are its members.
 impl Scope for Value {
     fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
-        match path.first().and_then(|root| self.get(root)) {
-            Some(value) => Lookup::new(value, 1),
-            None => Lookup::none(1),
-        }
+        path.first().and_then(|root| self.get(root)).map_or(Lookup::none(1), |value| Lookup::new(value, 1))
     }
 
     fn has_run(&self, role: &str) -> bool {

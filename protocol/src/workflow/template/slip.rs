@@ -54,11 +54,8 @@ const WORDS: [(&str, &str); 12] = [
 
 /// What stands at `range` cannot be read there; `detail` is what the parser says of it.
 pub(super) fn syntax(source: &str, range: Range<usize>, detail: &str) -> SourceError {
-    let fault = |range: Range<usize>, message: String, hint: &str| {
-        SourceError::new(Code::TemplateSyntax, range, message).with_hint(hint)
-    };
     if let Some((at, operator, hint)) = operator_at(source, range.start) {
-        return fault(at, format!("`{operator}` is not an operator of templates"), hint);
+        return syntax_fault(at, format!("`{operator}` is not an operator of templates"), hint);
     }
     let found = source.get(range.clone()).unwrap_or_default();
     let before = source.get(..range.start).unwrap_or_default();
@@ -76,45 +73,46 @@ pub(super) fn syntax(source: &str, range: Range<usize>, detail: &str) -> SourceE
         && closes
     {
         let message = format!("`{}` does not close `{opening}`", found.trim());
-        return fault(range, message, &format!("write `{closing}`"));
+        return syntax_fault(range, message, format!("write `{closing}`"));
     }
     if expected == "identifier" && before.trim_end().ends_with('|') {
         let hint =
             "write `or` between two conditions, and `| default(...)` for the value to use in place of an absent one";
-        return fault(range, "the name of a filter is missing after `|`".to_owned(), hint);
+        return syntax_fault(range, "the name of a filter is missing after `|`", hint);
     }
     if expected.starts_with("identifier") && before.trim_end().ends_with('.') {
-        return fault(range, "a name is missing after the dot".to_owned(), "write the name of a field");
+        return syntax_fault(range, "a name is missing after the dot", "write the name of a field");
     }
     if let "`)`" | "`]`" = expected {
-        return fault(range, format!("{expected} is missing in front of this"), "close each bracket that is opened");
+        return syntax_fault(
+            range,
+            format!("{expected} is missing in front of this"),
+            "close each bracket that is opened",
+        );
     }
     if detail == "unexpected end of string" {
-        return fault(range, "a text in the expression has no closing quote".to_owned(), "close it");
+        return syntax_fault(range, "a text in the expression has no closing quote", "close it");
     }
     if matches!(found, "}}" | "%}") && ["{{", "{%"].iter().any(|opening| before.trim_end().ends_with(opening)) {
-        return fault(range, "the braces are empty".to_owned(), "write an expression, or leave them out");
+        return syntax_fault(range, "the braces are empty", "write an expression, or leave them out");
     }
     if let Some((opening, closing)) = closing
         && detail.starts_with("unexpected end of input")
     {
-        return fault(range, format!("`{opening}` is not closed"), &format!("write `{closing}`"));
+        return syntax_fault(range, format!("`{opening}` is not closed"), format!("write `{closing}`"));
     }
     if detail.starts_with("unexpected end of input") || detail == "unexpected end of variable block" {
         let hint = "write what is missing after its last word or operator";
-        return fault(range, "the expression ends too early".to_owned(), hint);
+        return syntax_fault(range, "the expression ends too early", hint);
     }
     let is_value = detail.contains("identifier") || detail.contains("string") || detail.contains("integer");
     if detail == "unexpected input after expression" || (closing.is_some() && is_value) {
         let message = format!("unexpected `{}` after a complete expression", excerpt(found));
-        return fault(range, message, "write an operator in front of it, such as `==`, `and`, `or` or `~`");
+        return syntax_fault(range, message, "write an operator in front of it, such as `==`, `and`, `or` or `~`");
     }
     if found == "}" || found == "%}" {
-        return fault(
-            range,
-            format!("unexpected `{found}` in an expression"),
-            "close `{{` with `}}`, and `{%` with `%}`",
-        );
+        let message = format!("unexpected `{found}` in an expression");
+        return syntax_fault(range, message, "close `{{` with `}}`, and `{%` with `%}`");
     }
     SourceError::new(Code::TemplateSyntax, range, detail.to_owned())
 }
@@ -146,8 +144,7 @@ fn word(found: &str, before: &str, range: &Range<usize>) -> Option<SourceError> 
             "and" | "or" | "not" | "in" | "is" if lower != word => format!("write `{lower}`"),
             _ => (*WORDS.iter().find(|(known, _)| *known == lower).map(|(_, hint)| hint)?).to_owned(),
         };
-        let message = format!("`{word}` is not an operator of templates");
-        Some(SourceError::new(Code::TemplateSyntax, at, message).with_hint(hint))
+        Some(syntax_fault(at, format!("`{word}` is not an operator of templates"), hint))
     })
 }
 
@@ -196,7 +193,7 @@ impl Blocks {
             "endif" => self.end("if", range, source)?,
             "endfor" => self.end("for", range, source)?,
             "elif" | "else" => match self.0.last_mut() {
-                None => return Err(stray(word, range, "leave it out, or write `{% if ... %}` further up")),
+                None => return Err(stray(word, "if", range)),
                 Some(block) if word == "elif" && block.word == "if" => block.elifs += 1,
                 Some(block) if word == "elif" => {
                     let message = format!("found `elif` where `{}` needs its `endfor`", tag(source, &block.range));
@@ -211,10 +208,7 @@ impl Blocks {
 
     fn end(&mut self, word: &'static str, range: Range<usize>, source: &str) -> Result<(), SourceError> {
         match self.0.last() {
-            None => {
-                let hint = format!("leave it out, or write `{{% {word} ... %}}` further up");
-                Err(stray(&format!("end{word}"), range, &hint))
-            }
+            None => Err(stray(&format!("end{word}"), word, range)),
             Some(block) if block.word != word => {
                 let opened = &block.range;
                 let lines = source.get(opened.end..range.start).unwrap_or_default().matches('\n').count();
@@ -225,7 +219,7 @@ impl Blocks {
                 };
                 let wanted = format!("end{}", block.word);
                 let message = format!("found `end{word}` where `{}`{above} needs its `{wanted}`", tag(source, opened));
-                Err(syntax_fault(range, message, &format!("write `{{% {wanted} %}}`")))
+                Err(syntax_fault(range, message, format!("write `{{% {wanted} %}}`")))
             }
             Some(_) => {
                 self.0.pop();
@@ -238,16 +232,16 @@ impl Blocks {
     pub(super) fn unclosed(&self, source: &str) -> Option<SourceError> {
         let Block { word, range, .. } = self.0.last()?;
         let message = format!("`{}` has no `end{word}`", tag(source, range));
-        let hint = format!("write `{{% end{word} %}}` where it ends");
-        Some(syntax_fault(range.clone(), message, &hint))
+        Some(syntax_fault(range.clone(), message, format!("write `{{% end{word} %}}` where it ends")))
     }
 }
 
-fn syntax_fault(range: Range<usize>, message: String, hint: &str) -> SourceError {
+fn syntax_fault(range: Range<usize>, message: impl Into<String>, hint: impl Into<String>) -> SourceError {
     SourceError::new(Code::TemplateSyntax, range, message).with_hint(hint)
 }
 
-fn stray(word: &str, range: Range<usize>, hint: &str) -> SourceError {
+fn stray(word: &str, opening: &str, range: Range<usize>) -> SourceError {
+    let hint = format!("leave it out, or write `{{% {opening} ... %}}` further up");
     syntax_fault(range, format!("unmatched `{word}`"), hint)
 }
 

@@ -65,11 +65,7 @@ impl ValueTemplate {
         let meter = Meter::new();
         let fails = |leaf: &Leaf<'_>| {
             let mut left = MAX_RENDER_BYTES;
-            let found = match leaf.template.single() {
-                Some(expr) => eval::value_within(expr, scope, &mut left, &meter).err(),
-                None => eval::render_within(leaf.template.statements(), scope, left, &meter).err(),
-            };
-            found.as_ref() == Some(error)
+            render_text(leaf.template, scope, &mut left, &meter).err().as_ref() == Some(error)
         };
         self.leaves().into_iter().find(fails).map(|leaf| leaf.place.to_owned())
     }
@@ -85,12 +81,11 @@ fn parse(source: &Value, place: &str, faults: &mut Vec<(String, Vec<SourceError>
             }
         },
         Value::List(items) => {
-            let items = items.iter().enumerate();
-            TemplateNode::List(items.map(|(index, item)| parse(item, &format!("{place}[{index}]"), faults)).collect())
+            let item = |(index, item)| parse(item, &format!("{place}[{index}]"), faults);
+            TemplateNode::List(items.iter().enumerate().map(item).collect())
         }
         Value::Object(members) => {
-            let member =
-                |(key, value): (&String, &Value)| (key.clone(), parse(value, &format!("{place}.{key}"), faults));
+            let member = |(key, value): (&String, _)| (key.clone(), parse(value, &format!("{place}.{key}"), faults));
             TemplateNode::Object(members.iter().map(member).collect())
         }
         fixed => TemplateNode::Fixed(fixed.clone()),
@@ -106,17 +101,19 @@ fn gather<'t>(part: &'t TemplateNode, leaves: &mut Vec<Leaf<'t>>) {
     }
 }
 
+fn render_text(template: &Template, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
+    if let Some(expr) = template.single() {
+        return eval::value_within(expr, scope, left, meter);
+    }
+    let text = eval::render_within(template.statements(), scope, *left, meter)?;
+    *left -= text.len();
+    Ok(Value::Str(text))
+}
+
 fn render(part: &TemplateNode, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
     match part {
         TemplateNode::Fixed(value) => Ok(value.clone()),
-        TemplateNode::Text(_, template) => {
-            if let Some(expr) = template.single() {
-                return eval::value_within(expr, scope, left, meter);
-            }
-            let text = eval::render_within(template.statements(), scope, *left, meter)?;
-            *left -= text.len();
-            Ok(Value::Str(text))
-        }
+        TemplateNode::Text(_, template) => render_text(template, scope, left, meter),
         TemplateNode::List(items) => {
             items.iter().map(|item| render(item, scope, left, meter)).collect::<Result<_, _>>().map(Value::List)
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{closed_object, of_type};
 use crate::canonical::Value;
 use crate::digest::Digest;
 use crate::file::{File, FileError, is_media_type, is_name};
@@ -13,20 +14,14 @@ pub const FILE: &str = "file";
 
 /// The JSON Schema of the type: that of a file in the input of a thread. `format` tells it from other objects.
 pub(super) fn schema() -> Value {
-    let text = || [("type", Value::from("string"))].into_iter().collect::<Value>();
-    let size = [("minimum", Value::from(0)), ("type", Value::from("integer"))].into_iter().collect::<Value>();
     let names = ["digest", "media_type", "name", "size"];
-    let properties: Value =
-        names.map(|name| (name, if name == "size" { size.clone() } else { text() })).into_iter().collect();
-    [
-        ("additionalProperties", Value::Bool(false)),
-        ("format", Value::from(FILE)),
-        ("properties", properties),
-        ("required", Value::List(names.map(Value::from).into())),
-        ("type", Value::from("object")),
-    ]
-    .into_iter()
-    .collect()
+    let size = Value::from_iter([("minimum", Value::from(0)), ("type", Value::from("integer"))]);
+    let properties = names.map(|name| (name, if name == "size" { size.clone() } else { of_type("string") }));
+    let mut schema = closed_object(Value::from_iter(properties), names.map(Value::from).into());
+    if let Value::Object(members) = &mut schema {
+        members.insert("format".to_owned(), Value::from(FILE));
+    }
+    schema
 }
 
 /// Whether the schema is that of a file.
@@ -87,11 +82,8 @@ pub fn with_contents<E>(value: &Value, read: &mut impl FnMut(&FileRef) -> Result
 /// Checks a value of that type: a file with its contents becomes one whose media type is stated.
 pub(super) fn checked(value: &Value) -> Result<Value, FileError> {
     if let Some(file) = file_ref(value) {
-        return if is_name(&file.name) && is_media_type(&file.media_type) {
-            Ok(value.clone())
-        } else {
-            Err(FileError::Shape)
-        };
+        let is_sound = is_name(&file.name) && is_media_type(&file.media_type);
+        return is_sound.then(|| value.clone()).ok_or(FileError::Shape);
     }
     File::read(value).map(|file| file.to_value())
 }

@@ -37,35 +37,27 @@ impl InputFault {
 ///
 /// # Errors
 /// All faults: first undeclared names, in their order, then missing or invalid inputs, in declared order.
-pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Result<Value, Vec<InputFault>> {
-    let mut faults: Vec<InputFault> =
-        given.keys().filter(|name| !is_declared(workflow, name)).map(|name| unknown(workflow, name)).collect();
-    let mut given = given;
+pub fn check_input(workflow: &Workflow, mut given: BTreeMap<String, Value>) -> Result<Value, Vec<InputFault>> {
+    let is_declared = |name: &str| workflow.input.iter().any(|(declared, _)| declared.as_str() == name);
+    let unknown_names = given.keys().filter(|name| !is_declared(name));
+    let mut faults: Vec<InputFault> = unknown_names.map(|name| unknown(workflow, name)).collect();
     let mut input = BTreeMap::new();
     for (name, field) in &workflow.input {
-        match given.remove(name.as_str()).or_else(|| field.default_value().cloned()) {
-            Some(value) => {
-                let value = match files(name.as_str(), field, value) {
-                    Ok(value) => value,
-                    Err(fault) => {
-                        faults.push(fault);
-                        continue;
-                    }
-                };
+        let name = name.as_str();
+        let Some(value) = given.remove(name).or_else(|| field.default_value().cloned()) else {
+            if !field.optional {
+                faults.push(InputFault::new(Code::MissingInput, name, format!("the input `{name}` is missing")));
+            }
+            continue;
+        };
+        match files(name, field, value) {
+            Ok(value) => {
                 // The object of all inputs adds a level.
                 let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
-                faults.extend(if is_flat {
-                    violation(name.as_str(), field, &value)
-                } else {
-                    Some(too_deep(name.as_str()))
-                });
-                input.insert(name.as_str().to_owned(), value);
+                faults.extend(if is_flat { violation(name, field, &value) } else { Some(too_deep(name)) });
+                input.insert(name.to_owned(), value);
             }
-            None if field.optional => {}
-            None => {
-                let what = format!("the input `{name}` is missing");
-                faults.push(InputFault::new(Code::MissingInput, name.as_str(), what));
-            }
+            Err(fault) => faults.push(fault),
         }
     }
     if faults.is_empty() { Ok(Value::Object(input)) } else { Err(faults) }
@@ -105,14 +97,13 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
         Err(error) => {
             let wanted = field.schema.get("type").and_then(Value::as_str).unwrap_or("value");
             let message = format!("the input `{}` wants JSON for its type `{wanted}`: {error}", excerpt(name));
-            let mut fault = InputFault::new(Code::InvalidInput, name, message);
-            fault.hint = match wanted {
+            let hint = match wanted {
                 "array" => Some(format!("such as `-i {name}='[\"a\", \"b\"]'`")),
                 "object" => Some(format!("such as `-i {name}='{{\"key\": 1}}'`")),
                 "boolean" => Some("write `true` or `false`".to_owned()),
                 _ => None,
             };
-            Err(fault)
+            Err(InputFault { hint, ..InputFault::new(Code::InvalidInput, name, message) })
         }
     }
 }
@@ -120,10 +111,6 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
 fn too_deep(name: &str) -> InputFault {
     let message = format!("the input `{}` does not fit: {}", excerpt(name), canonical::Error::ValueTooDeep);
     InputFault::new(Code::InvalidInput, name, message).with_hint("give it as a text, or with fewer levels")
-}
-
-fn is_declared(workflow: &Workflow, name: &str) -> bool {
-    workflow.input.iter().any(|(declared, _)| declared.as_str() == name)
 }
 
 fn unknown(workflow: &Workflow, name: &str) -> InputFault {

@@ -49,6 +49,21 @@ impl Field {
     }
 }
 
+/// The schema of values of a type.
+pub(super) fn of_type(word: &str) -> Value {
+    Value::from_iter([("type", Value::from(word))])
+}
+
+/// The schema of an object with these properties and no others.
+fn closed_object(properties: Value, required: Vec<Value>) -> Value {
+    Value::from_iter([
+        ("additionalProperties", Value::Bool(false)),
+        ("properties", properties),
+        ("required", Value::List(required)),
+        ("type", Value::from("object")),
+    ])
+}
+
 /// Whether a schema is so simple that it is valid without compiling it, like the results of shorthands.
 pub(super) fn is_simple(schema: &Value) -> bool {
     let Value::Object(members) = schema else { return false };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::file::{self, FILE};
+use super::{closed_object, of_type};
 use crate::canonical::Value;
 use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
@@ -70,10 +71,12 @@ struct Expander<'a> {
 }
 
 impl Expander<'_> {
-    fn fault(&mut self, fault: SourceError) {
+    /// Reports a fault; returns what is in place of the schema.
+    fn refuse(&mut self, fault: SourceError) -> Value {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
+        Value::Null
     }
 
     /// Whether one more value at `depth` is within the limits; reports it once if not.
@@ -82,7 +85,7 @@ impl Expander<'_> {
         let within = self.values <= MAX_VALUES && depth <= MAX_DEPTH;
         if !within && !self.faults.iter().any(|fault| fault.code == Code::SchemaTooLarge) {
             let message = format!("the schema has more than {MAX_VALUES} values or {MAX_DEPTH} levels");
-            self.fault(SourceError::new(Code::SchemaTooLarge, node.span, message));
+            self.refuse(SourceError::new(Code::SchemaTooLarge, node.span, message));
         }
         within
     }
@@ -94,20 +97,14 @@ impl Expander<'_> {
         match &node.kind {
             Kind::Str(text) => self.word(node, text),
             Kind::Map(entries) if is_object_shorthand(entries) => self.object(entries, depth),
-            Kind::Map(entries) => {
-                if let Some((key, _)) = entries.iter().find(|(key, _)| key.name == "type")
-                    && calls_a_field_type(entries)
-                {
-                    self.field_called_type(key, entries);
-                    return Value::Null;
-                }
-                self.schema(node, depth)
-            }
+            Kind::Map(entries) => match entries.iter().find(|(key, _)| key.name == "type") {
+                Some((key, _)) if calls_a_field_type(entries) => self.field_called_type(key, entries),
+                _ => self.schema(node, depth),
+            },
             _ => {
                 let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
                 let fault = SourceError::new(Code::WrongType, node.span, message);
-                self.fault(fault.with_hint("such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"));
-                Value::Null
+                self.refuse(fault.with_hint("such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"))
             }
         }
     }
@@ -121,7 +118,6 @@ impl Expander<'_> {
             return schema;
         }
         let message = format!("there is no type `{}`", excerpt(text));
-        let mut fault = SourceError::new(Code::UnknownType, node.span, message);
         let base = text.trim_end_matches("[]");
         let usual = match base {
             "str" | "text" => Some("string"),
@@ -130,7 +126,7 @@ impl Expander<'_> {
             "float" | "double" => Some("number"),
             _ => nearest(base, WORDS),
         };
-        fault.hint = Some(match (base, usual) {
+        let hint = match (base, usual) {
             ("object" | "map" | "dict", _) => "write its fields as a map, or `{ type: object }`".to_owned(),
             ("array" | "list", _) => "write `\"string[]\"`, or `{ type: array, items: ... }`".to_owned(),
             (_, Some(word)) if word == base => {
@@ -139,9 +135,8 @@ impl Expander<'_> {
             (_, Some(word)) => format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
             _ => "the types are `string`, `integer`, `number`, `boolean`, `file`; an enum has words between `|`"
                 .to_owned(),
-        });
-        self.fault(fault);
-        Value::Null
+        };
+        self.refuse(SourceError::new(Code::UnknownType, node.span, message).with_hint(hint))
     }
 
     fn words(&mut self, node: &Node, text: &str) -> Value {
@@ -150,13 +145,11 @@ impl Expander<'_> {
             self.values += 1;
             if word.is_empty() {
                 let fault = SourceError::new(Code::UnknownType, node.span, "a word of the enum is empty");
-                self.fault(fault.with_hint("write words between `|`, such as `low | mid | high`"));
-                return Value::Null;
+                return self.refuse(fault.with_hint("write words between `|`, such as `low | mid | high`"));
             }
             if words.contains(&word) {
                 let message = format!("the enum has `{}` twice", excerpt(word));
-                self.fault(SourceError::new(Code::UnknownType, node.span, message));
-                return Value::Null;
+                return self.refuse(SourceError::new(Code::UnknownType, node.span, message));
             }
             words.push(word);
             if self.values > MAX_VALUES {
@@ -164,53 +157,38 @@ impl Expander<'_> {
                 return Value::Null;
             }
         }
-        let words = words.into_iter().map(Value::from).collect::<Vec<_>>();
-        [("enum", Value::List(words)), ("type", Value::from("string"))].into_iter().collect()
+        let words = Value::List(words.into_iter().map(Value::from).collect());
+        Value::from_iter([("enum", words), ("type", Value::from("string"))])
     }
 
     fn object(&mut self, entries: &[(Key, Node)], depth: usize) -> Value {
         let mut properties = BTreeMap::new();
         let mut required = Vec::new();
         for (key, node) in entries {
-            let (name, optional) = match key.name.strip_suffix('?') {
-                Some(name) => (name, true),
-                None => (key.name.as_str(), false),
-            };
+            let name = key.name.strip_suffix('?').unwrap_or(&key.name);
             let schema = self.field(node, depth + 1);
             if properties.insert(name.to_owned(), schema).is_some() {
                 let message = format!("`{}` is declared twice, with and without `?`", excerpt(name));
-                self.fault(SourceError::new(Code::DuplicateKey, key.span, message));
+                self.refuse(SourceError::new(Code::DuplicateKey, key.span, message));
             }
-            if !optional {
+            if !key.name.ends_with('?') {
                 required.push(Value::from(name));
             }
         }
-        [
-            ("additionalProperties", Value::Bool(false)),
-            ("properties", Value::Object(properties)),
-            ("required", Value::List(required)),
-            ("type", Value::from("object")),
-        ]
-        .into_iter()
-        .collect()
+        closed_object(Value::Object(properties), required)
     }
 
-    fn field_called_type(&mut self, key: &Key, entries: &[(Key, Node)]) {
-        let fields: Vec<String> = entries
-            .iter()
-            .map(|(key, node)| match &node.kind {
-                Kind::Str(word) if word_schema(word).is_some() => format!("{}: {{ type: {word} }}", key.name),
-                _ => format!("{}: {{ ... }}", key.name),
-            })
-            .take(4)
-            .collect();
-        let fault = SourceError::new(
-            Code::FieldCalledType,
-            key.span,
-            "a map with the key `type` is JSON Schema, so a shorthand cannot have a field of that name",
-        );
+    fn field_called_type(&mut self, key: &Key, entries: &[(Key, Node)]) -> Value {
+        let field = |(key, node): &(Key, Node)| match &node.kind {
+            Kind::Str(word) if word_schema(word).is_some() => format!("{}: {{ type: {word} }}", key.name),
+            _ => format!("{}: {{ ... }}", key.name),
+        };
+        let fields: Vec<String> = entries.iter().take(4).map(field).collect();
+        let message = "a map with the key `type` is JSON Schema, so a shorthand cannot have a field of that name";
         let hint = format!("write it out: {{ type: object, properties: {{ {} }} }}", fields.join(", "));
-        self.fault(fault.with_hint(excerpt_of_hint(&hint)));
+        // Hints that quote a file have a maximum length, like all quotes.
+        let hint: String = hint.chars().take(300).collect();
+        self.refuse(SourceError::new(Code::FieldCalledType, key.span, message).with_hint(hint))
     }
 
     fn schema(&mut self, node: &Node, depth: usize) -> Value {
@@ -220,14 +198,9 @@ impl Expander<'_> {
             Kind::Str(word) if word_schema(word).is_some() => {
                 let message = "a shorthand inside a schema, where only JSON Schema is allowed";
                 let fault = SourceError::new(Code::InvalidSchema, node.span, message);
-                self.fault(fault.with_hint(format!("write `{{ type: {word} }}`")));
-                return Value::Null;
+                return self.refuse(fault.with_hint(format!("write `{{ type: {word} }}`")));
             }
-            _ => {
-                let message = format!("a schema is a map, found {}", node.describe());
-                self.fault(SourceError::new(Code::InvalidSchema, node.span, message));
-                return Value::Null;
-            }
+            _ => return self.no_schema(node, &format!("a schema is a map, found {}", node.describe())),
         };
         let mut members = BTreeMap::new();
         for (key, value) in entries {
@@ -257,75 +230,55 @@ impl Expander<'_> {
         if TYPES.contains(&word.as_str()) {
             return false;
         }
-        let mut fault =
-            SourceError::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
-        let listed = word.strip_suffix("[]").filter(|item| TYPES.contains(item));
-        fault.hint = match listed {
+        let hint = match word.strip_suffix("[]").filter(|item| TYPES.contains(item)) {
             Some(item) => Some(format!(
                 "write `type: array, items: {{ type: {item} }}`; the shorthand `\"{word}\"` is written alone, without `type`"
             )),
             None => did_you_mean(word, TYPES),
         };
-        self.fault(fault);
+        let message = format!("JSON Schema has no type `{}`", excerpt(word));
+        self.refuse(SourceError::new(Code::UnknownType, node.span, message).with_hint_if(hint));
         true
     }
 
+    fn no_schema(&mut self, node: &Node, message: &str) -> Value {
+        self.refuse(SourceError::new(Code::InvalidSchema, node.span, message))
+    }
+
     fn schemas(&mut self, node: &Node, depth: usize) -> Value {
-        let Kind::List(items) = &node.kind else {
-            self.fault(SourceError::new(Code::InvalidSchema, node.span, "a list of schemas is wanted"));
-            return Value::Null;
-        };
-        let mut schemas = Vec::new();
-        for item in items {
-            if !self.enter(item, depth + 1) {
-                break;
-            }
-            schemas.push(self.schema(item, depth + 1));
-        }
-        Value::List(schemas)
+        let Kind::List(items) = &node.kind else { return self.no_schema(node, "a list of schemas is wanted") };
+        let schema = |item| self.enter(item, depth + 1).then(|| self.schema(item, depth + 1));
+        Value::List(items.iter().map_while(schema).collect())
     }
 
     fn named_schemas(&mut self, node: &Node, depth: usize) -> Value {
-        let Kind::Map(entries) = &node.kind else {
-            self.fault(SourceError::new(Code::InvalidSchema, node.span, "a map of schemas is wanted"));
-            return Value::Null;
+        let Kind::Map(entries) = &node.kind else { return self.no_schema(node, "a map of schemas is wanted") };
+        let schema = |(key, item): &(Key, Node)| {
+            self.enter(item, depth + 1).then(|| (key.name.clone(), self.schema(item, depth + 1)))
         };
-        let mut schemas = BTreeMap::new();
-        for (key, item) in entries {
-            if !self.enter(item, depth + 1) {
-                break;
-            }
-            schemas.insert(key.name.clone(), self.schema(item, depth + 1));
-        }
-        Value::Object(schemas)
+        Value::Object(entries.iter().map_while(schema).collect())
     }
 
     fn data(&mut self, key: &Key, node: &Node, depth: usize) -> Value {
         match &node.kind {
             Kind::Null => {
                 let message = format!("`{}` has no value", key.name);
-                self.fault(SourceError::new(Code::NullValue, key.span, message));
-                Value::Null
+                self.refuse(SourceError::new(Code::NullValue, key.span, message))
             }
             Kind::Str(pattern) if key.name == "pattern" && pattern.len() > MAX_PATTERN_BYTES => {
                 let message = format!("the pattern has more than {MAX_PATTERN_BYTES} bytes");
-                self.fault(SourceError::new(Code::SchemaTooLarge, node.span, message));
-                Value::Null
+                self.refuse(SourceError::new(Code::SchemaTooLarge, node.span, message))
             }
-            Kind::List(items) => Value::List(
-                items
-                    .iter()
-                    .map_while(|item| self.enter(item, depth + 1).then(|| self.data(key, item, depth + 1)))
-                    .collect(),
-            ),
-            Kind::Map(entries) => Value::Object(
-                entries
-                    .iter()
-                    .map_while(|(inner, item)| {
-                        self.enter(item, depth + 1).then(|| (inner.name.clone(), self.data(inner, item, depth + 1)))
-                    })
-                    .collect(),
-            ),
+            Kind::List(items) => {
+                let data = |item| self.enter(item, depth + 1).then(|| self.data(key, item, depth + 1));
+                Value::List(items.iter().map_while(data).collect())
+            }
+            Kind::Map(entries) => {
+                let data = |(key, item): &(Key, Node)| {
+                    self.enter(item, depth + 1).then(|| (key.name.clone(), self.data(key, item, depth + 1)))
+                };
+                Value::Object(entries.iter().map_while(data).collect())
+            }
             _ => node.to_value(),
         }
     }
@@ -334,13 +287,12 @@ impl Expander<'_> {
         if keyword(&key.name) == Some(Holds::Refused) {
             let message = format!("`{}` is refused in a schema", key.name);
             let fault = SourceError::new(Code::SchemaReference, key.span, message);
-            self.fault(fault.with_hint("write the schema out; a YAML anchor repeats a part that is needed twice"));
+            self.refuse(fault.with_hint("write the schema out; a YAML anchor repeats a part that is needed twice"));
             return;
         }
         let message = format!("`{}` is not a keyword of JSON Schema", excerpt(&key.name));
-        let mut fault = SourceError::new(Code::UnknownKeyword, key.span, message);
-        fault.hint = did_you_mean(&key.name, KEYWORDS.iter().flat_map(|(_, names)| names.split(' ')));
-        self.fault(fault);
+        let hint = did_you_mean(&key.name, KEYWORDS.iter().flat_map(|(_, names)| names.split(' ')));
+        self.refuse(SourceError::new(Code::UnknownKeyword, key.span, message).with_hint_if(hint));
     }
 }
 
@@ -348,12 +300,12 @@ fn word_schema(text: &str) -> Option<Value> {
     if let Some(item) = text.strip_suffix("[]") {
         // A shorthand allows one level of list; more are written as JSON Schema.
         let items = WORDS.contains(&item).then(|| word_schema(item))??;
-        return Some([("items", items), ("type", Value::from("array"))].into_iter().collect());
+        return Some(Value::from_iter([("items", items), ("type", Value::from("array"))]));
     }
     if text == FILE {
         return Some(file::schema());
     }
-    WORDS.contains(&text).then(|| [("type", Value::from(text))].into_iter().collect())
+    WORDS.contains(&text).then(|| of_type(text))
 }
 
 /// Whether a value could be a shorthand.
@@ -368,11 +320,11 @@ fn is_shorthand(node: &Node) -> bool {
 /// Whether a map is an object whose fields are shorthands: it has no `type`, and either every value is a shorthand or
 /// no key is a keyword, so that a misspelt type is named as such.
 fn is_object_shorthand(entries: &[(Key, Node)]) -> bool {
+    let mut shorthands = entries.iter().map(|(_, node)| is_shorthand(node));
+    let names_no_keyword = || entries.iter().all(|(key, _)| keyword(&key.name).is_none());
     !entries.is_empty()
         && !entries.iter().any(|(key, _)| key.name == "type")
-        && (entries.iter().all(|(_, node)| is_shorthand(node))
-            || (!entries.iter().any(|(key, _)| keyword(&key.name).is_some())
-                && entries.iter().any(|(_, node)| is_shorthand(node))))
+        && (shorthands.clone().all(|is| is) || names_no_keyword() && shorthands.any(|is| is))
 }
 
 /// Whether a map with `type` probably means an object with a field of that name: its `type` is no type, or it also has
@@ -389,9 +341,4 @@ fn calls_a_field_type(entries: &[(Key, Node)]) -> bool {
         .any(|(key, node)| keyword(&key.name).is_none_or(|holds| holds == Holds::Refused) && is_shorthand(node));
     let all_fields = entries.iter().all(|(_, node)| is_shorthand(node));
     a_field_beside || (!sound && all_fields && others().next().is_some())
-}
-
-/// Hints that quote a file have a maximum length, like all quotes.
-fn excerpt_of_hint(hint: &str) -> String {
-    hint.chars().take(300).collect()
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError};
 
-use super::Field;
+use super::{Field, closed_object};
 use crate::canonical::Value;
 use crate::id::FieldName;
 use crate::workflow::Ordered;
@@ -40,14 +40,7 @@ impl fmt::Display for Violation {
 pub fn object_schema(fields: &Ordered<FieldName, Field>) -> Value {
     let properties = fields.iter().map(|(name, field)| (name.as_str(), field.schema.clone())).collect();
     let required = fields.iter().filter(|(_, field)| !field.optional).map(|(name, _)| Value::from(name.as_str()));
-    [
-        ("additionalProperties", Value::Bool(false)),
-        ("properties", properties),
-        ("required", Value::List(required.collect())),
-        ("type", Value::from("object")),
-    ]
-    .into_iter()
-    .collect()
+    closed_object(properties, required.collect())
 }
 
 impl Validator {
@@ -70,10 +63,7 @@ impl Validator {
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
             .build(&to_serde(schema))
             .map(Self)
-            .map_err(|error| {
-                let at = error.instance_path().to_string();
-                SchemaError(Violation { pointer: at, message: describe(&error) }.to_string())
-            })
+            .map_err(|error| SchemaError(violation(&error).to_string()))
     }
 
     pub fn is_valid(&self, value: &Value) -> bool {
@@ -82,17 +72,12 @@ impl Validator {
 
     /// The violations of a value, at most 20, in the schema's order.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        let value = to_serde(value);
-        self.0
-            .iter_errors(&value)
-            .take(MAX_VIOLATIONS)
-            .map(|error| Violation { pointer: error.instance_path().to_string(), message: describe(&error) })
-            .collect()
+        self.0.iter_errors(&to_serde(value)).take(MAX_VIOLATIONS).map(|error| violation(&error)).collect()
     }
 }
 
 /// The library's message, without the value and with a maximum length.
-fn describe(error: &ValidationError<'_>) -> String {
+fn violation(error: &ValidationError<'_>) -> Violation {
     let message = match error.kind() {
         // The library's message hides the fault: that the value matches none of several schemas.
         ValidationErrorKind::AnyOf { .. } => "it is none of what is allowed here".to_owned(),
@@ -100,10 +85,8 @@ fn describe(error: &ValidationError<'_>) -> String {
         _ => error.masked().to_string(),
     };
     let message: String = message.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE).collect();
-    match message.strip_prefix("value is ") {
-        Some(rest) => format!("it is {rest}"),
-        None => message,
-    }
+    let message = message.strip_prefix("value is ").map(|rest| format!("it is {rest}")).unwrap_or(message);
+    Violation { pointer: error.instance_path().to_string(), message }
 }
 
 /// Converts a value for the library. Values are never converted back.

@@ -28,13 +28,12 @@ impl<'w> Typing<'_, 'w> {
     fn filtered(&mut self, known: &Known<'w>, filter: &Filter, input: &Expr) -> Known<'w> {
         let range = &input.range;
         let kind = &known.kind;
+        let is_list_or_text = matches!(kind, Type::List(_) | Type::Text);
         let (takes, fits) = match filter.signature.input {
             Input::Anything => ("anything", !matches!(kind, Type::Step(_) | Type::PastStep(..))),
-            Input::Countable => {
-                ("lists, maps and texts", matches!(kind, Type::List(_) | Type::Text) || kind.is_object())
-            }
+            Input::Countable => ("lists, maps and texts", is_list_or_text || kind.is_object()),
             Input::List => ("lists", matches!(kind, Type::List(_))),
-            Input::ListOrText => ("lists and texts", matches!(kind, Type::List(_) | Type::Text)),
+            Input::ListOrText => ("lists and texts", is_list_or_text),
             Input::Map => ("maps", kind.is_object()),
             Input::Number => ("numbers", matches!(kind, Type::Number)),
             Input::Text => ("texts", matches!(kind, Type::Text | Type::Number | Type::Boolean)),
@@ -56,9 +55,7 @@ impl<'w> Typing<'_, 'w> {
             self.tested(input, &member, test);
         }
         match filter.kind() {
-            FilterKind::First | FilterKind::Last if matches!(kind, Type::Text) => {
-                Known::from(Type::Text).or_absent(true)
-            }
+            FilterKind::First | FilterKind::Last if *kind == Type::Text => Known::from(Type::Text).or_absent(true),
             FilterKind::First | FilterKind::Last => element.or_absent(true),
             FilterKind::Items => Type::list().into(),
             FilterKind::Length | FilterKind::Round => Type::Number.into(),
@@ -96,18 +93,15 @@ impl<'w> Typing<'_, 'w> {
 
     /// The elements that are left by `selectattr`: of steps, those with the status that it asks for.
     fn selected(&self, element: Known<'w>, filter: &Filter) -> Known<'w> {
-        let is_of_status =
-            filter.attribute.as_ref().is_some_and(|attribute| presence::is_status(attribute.0.as_slice()));
-        match (element.kind, filter.test.as_ref()) {
-            (Type::PastStep(role, statuses), Some(Test::Compare(comparison, other))) if is_of_status => {
-                let statuses = match presence::words(*comparison, other) {
-                    Some(words) => self.with_words(role, statuses, &words),
-                    None => statuses,
-                };
-                Known { kind: Type::PastStep(role, statuses), ..element }
-            }
-            (kind, _) => Known { kind, ..element },
+        let is_of_status = filter.attribute.as_ref().is_some_and(|attribute| presence::is_status(&attribute.0));
+        if let (Type::PastStep(role, statuses), Some(Test::Compare(comparison, other))) = (&element.kind, &filter.test)
+            && is_of_status
+            && let Some(words) = presence::words(*comparison, other)
+        {
+            let kind = Type::PastStep(*role, self.with_words(*role, statuses.clone(), &words));
+            return Known { kind, ..element };
         }
+        element
     }
 
     fn expect(&mut self, known: &Known<'w>, fits: bool, rule: &str, range: &Range<usize>) {
@@ -118,9 +112,9 @@ impl<'w> Typing<'_, 'w> {
     }
 
     fn attribute(&mut self, element: &Known<'w>, attribute: &Attribute, range: &Range<usize>) -> Known<'w> {
-        attribute.0.iter().fold(element.clone(), |known, segment| {
-            let member = self.member(&known, segment, range);
-            member.or_absent(known.optional)
-        })
+        attribute
+            .0
+            .iter()
+            .fold(element.clone(), |known, segment| self.member(&known, segment, range).or_absent(known.optional))
     }
 }

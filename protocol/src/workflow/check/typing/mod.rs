@@ -10,7 +10,7 @@ use super::flow::{Flow, State};
 use super::indexed_graph::IndexedGraph;
 use super::types::{Known, Type};
 use crate::canonical::Value;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::source::{SourceError, excerpt};
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
@@ -93,9 +93,9 @@ impl<'p, 'w> Typing<'p, 'w> {
     fn braced(&mut self, path: &Expr) {
         let before = self.faults.len();
         self.expr(path, Want::Presence);
-        let is_unknown = |fault: &SourceError| matches!(fault.code, Code::UnknownVariable | Code::UnknownField);
+        let is_unknown = |fault: SourceError| matches!(fault.code, Code::UnknownVariable | Code::UnknownField);
         let Node::Path(name) = &path.node else { return };
-        if self.faults.drain(before..).any(|fault| is_unknown(&fault)) {
+        if self.faults.drain(before..).any(is_unknown) {
             return;
         }
         let message = format!("`{{{name}}}` is plain text: single braces print nothing");
@@ -107,12 +107,8 @@ impl<'p, 'w> Typing<'p, 'w> {
     pub(super) fn value(&mut self, expr: &Expr) -> Known<'w> {
         let known = self.expr(expr, Want::Value);
         if matches!(known.kind, Type::Step(_) | Type::PastStep(..)) {
-            self.fault(
-                Code::PrintedCollection,
-                &expr.range,
-                "a step as a whole is not a value".to_owned(),
-                "name the part that is meant, such as `.output` or `.body`",
-            );
+            let hint = "name the part that is meant, such as `.output` or `.body`";
+            self.fault(Code::PrintedCollection, &expr.range, "a step as a whole is not a value", hint);
         }
         known
     }
@@ -125,12 +121,8 @@ impl<'p, 'w> Typing<'p, 'w> {
             Type::Any => Type::Any.into(),
             other => {
                 let hint = if other.is_object() { "`| items` makes a list of pairs of it" } else { "name a list" };
-                self.fault(
-                    Code::WrongOperand,
-                    &over.range,
-                    format!("a loop goes over a list, and this is a {}", other.name()),
-                    hint,
-                );
+                let message = format!("a loop goes over a list, and this is a {}", other.name());
+                self.fault(Code::WrongOperand, &over.range, message, hint);
                 Type::Any.into()
             }
         }
@@ -153,27 +145,22 @@ impl<'p, 'w> Typing<'p, 'w> {
                 self.assuming(test, false, |typing| typing.condition(otherwise));
             }
             Node::Path(path) => {
-                let known = self.path(
-                    path,
-                    &expr.range,
-                    if path.whole_step().is_some() { Want::Presence } else { Want::Condition },
-                );
-                let is_asked = known.optional || matches!(known.kind, Type::Any | Type::Boolean | Type::Step(_));
-                if !is_asked {
-                    self.not_a_condition(expr, &known);
+                let want = if path.whole_step().is_some() { Want::Presence } else { Want::Condition };
+                let known = self.path(path, &expr.range, want);
+                if !known.optional && !matches!(known.kind, Type::Step(_)) {
+                    self.boolean(expr, &known);
                 }
             }
             _ => {
                 let known = self.expr(expr, Want::Value);
-                if !matches!(known.kind, Type::Any | Type::Boolean) {
-                    self.not_a_condition(expr, &known);
-                }
+                self.boolean(expr, &known);
             }
         }
     }
 
-    fn not_a_condition(&mut self, expr: &Expr, known: &Known<'w>) {
+    fn boolean(&mut self, expr: &Expr, known: &Known<'w>) {
         let hint = match known.kind {
+            Type::Any | Type::Boolean => return,
             Type::Text => "compare it: `!= \"\"`, `== \"...\"`",
             Type::Number => "compare it: `> 0`, `== 3`",
             Type::List(_) => "ask for its length: `| length > 0`",
@@ -183,7 +170,7 @@ impl<'p, 'w> Typing<'p, 'w> {
         self.fault(Code::NotACondition, &expr.range, message, hint);
     }
 
-    fn fault(&mut self, code: Code, range: &Range<usize>, message: String, hint: impl Into<String>) {
+    fn fault(&mut self, code: Code, range: &Range<usize>, message: impl Into<String>, hint: impl Into<String>) {
         self.faults.push(SourceError::new(code, range.clone(), message).with_hint(hint));
     }
 
@@ -194,28 +181,17 @@ impl<'p, 'w> Typing<'p, 'w> {
             self.assuming(test, false, |typing| typing.printed(otherwise));
             return;
         }
-        let known = self.expr(expr, Want::Print);
-        match &known.kind {
-            Type::List(_) => self.fault(
-                Code::PrintedCollection,
-                &expr.range,
-                "a list is printed as it is".to_owned(),
-                "write `| join(\", \")`, `| tojson`, or a `for` loop",
-            ),
-            kind if kind.is_object() => {
-                let message = format!("a {} is printed as it is", kind.name());
-                let hint = if matches!(kind, Type::Step(_) | Type::PastStep(..)) {
-                    "name the part that is meant, such as `.body`"
-                } else {
-                    "write `| tojson`, or print its members"
-                };
-                self.fault(Code::PrintedCollection, &expr.range, message, hint);
-            }
+        let kind = self.expr(expr, Want::Print).kind;
+        let hint = match &kind {
+            Type::List(_) => "write `| join(\", \")`, `| tojson`, or a `for` loop",
+            Type::Step(_) | Type::PastStep(..) => "name the part that is meant, such as `.body`",
             Type::None => {
-                self.fault(Code::OptionalUnguarded, &expr.range, "none cannot be printed".to_owned(), "print a text");
+                return self.fault(Code::OptionalUnguarded, &expr.range, "none cannot be printed", "print a text");
             }
-            _ => {}
-        }
+            kind if kind.is_object() => "write `| tojson`, or print its members",
+            _ => return,
+        };
+        self.fault(Code::PrintedCollection, &expr.range, format!("a {} is printed as it is", kind.name()), hint);
     }
 
     /// Runs `then` with what follows from `test` being `truth`.
@@ -230,8 +206,9 @@ impl<'p, 'w> Typing<'p, 'w> {
 
     /// Those of a role's statuses that have one of these names; all if none has, which is reported elsewhere.
     fn with_words(&self, role: usize, statuses: Vec<usize>, words: &[String]) -> Vec<usize> {
-        let name = |status: &usize| self.env.indexed.role(role)?.statuses.get(*status).copied();
-        let is_one = |status: &&usize| name(status).is_some_and(|name| words.iter().any(|word| word == name));
+        let is_one = |status: &&usize| {
+            self.env.indexed.status(role, **status).is_some_and(|name| words.iter().any(|word| word == name))
+        };
         let left: Vec<usize> = statuses.iter().filter(is_one).copied().collect();
         if left.is_empty() { statuses } else { left }
     }
@@ -244,11 +221,10 @@ impl<'p, 'w> Typing<'p, 'w> {
 
     /// The steps that lead here, with the statuses that they can have.
     fn steps_here(&self) -> Vec<(usize, usize)> {
-        let name = |role: usize, status: usize| self.env.indexed.role(role)?.statuses.get(status).copied();
-        let words: Vec<&Vec<String>> =
-            self.narrowed.iter().filter(|(written, _)| written.is_empty()).map(|(_, words)| words).collect();
+        let words = self.narrowed.iter().filter(|(written, _)| written.is_empty()).map(|(_, words)| words);
         let is_left = |(role, status): &&(usize, usize)| {
-            name(*role, *status).is_none_or(|name| words.iter().all(|words| words.iter().any(|word| word == name)))
+            let name = self.env.indexed.status(*role, *status);
+            name.is_none_or(|name| words.clone().all(|words| words.iter().any(|word| word == name)))
         };
         let left: Vec<(usize, usize)> = self.env.steps.iter().filter(is_left).copied().collect();
         if left.is_empty() { self.env.steps.clone() } else { left }
@@ -277,18 +253,17 @@ impl<'p, 'w> Typing<'p, 'w> {
                 self.condition(expr);
                 Type::Boolean.into()
             }
-            Node::Negate(operand) => {
-                self.number(operand, "-");
-                Type::Number.into()
-            }
-            Node::Arithmetic(operator, left, right) => {
-                self.number(left, operator.symbol());
-                self.number(right, operator.symbol());
-                Type::Number.into()
-            }
+            Node::Negate(operand) => self.numbers(&[operand], "-"),
+            Node::Arithmetic(operator, left, right) => self.numbers(&[left, right], operator.symbol()),
             Node::Concat(left, right) => {
-                self.scalar(left, "~");
-                self.scalar(right, "~");
+                for side in [left, right] {
+                    let kind = self.expr(side, Want::Operand).kind;
+                    if !matches!(kind, Type::Any | Type::Text | Type::Number | Type::Boolean) {
+                        let message = format!("`~` takes texts and numbers, and this is a {}", kind.name());
+                        let hint = "`| join(...)` or `| tojson` makes a text of it";
+                        self.fault(Code::WrongOperand, &side.range, message, hint);
+                    }
+                }
                 Type::Text.into()
             }
             Node::Compare(first, rest) => {
@@ -315,30 +290,30 @@ impl<'p, 'w> Typing<'p, 'w> {
         }
     }
 
-    fn number(&mut self, expr: &Expr, operation: &str) {
-        let known = self.expr(expr, Want::Operand);
-        if !matches!(known.kind, Type::Any | Type::Number) {
-            let message = format!("`{operation}` calculates with numbers, and this is a {}", known.kind.name());
-            self.fault(Code::WrongOperand, &expr.range, message, "texts are joined with `~`; `| length` counts");
+    fn numbers(&mut self, operands: &[&Expr], operation: &str) -> Known<'w> {
+        for operand in operands {
+            let kind = self.expr(operand, Want::Operand).kind;
+            if !matches!(kind, Type::Any | Type::Number) {
+                let message = format!("`{operation}` calculates with numbers, and this is a {}", kind.name());
+                let hint = "texts are joined with `~`; `| length` counts";
+                self.fault(Code::WrongOperand, &operand.range, message, hint);
+            }
         }
-    }
-
-    fn scalar(&mut self, expr: &Expr, operation: &str) {
-        let known = self.expr(expr, Want::Operand);
-        if !matches!(known.kind, Type::Any | Type::Text | Type::Number | Type::Boolean) {
-            let message = format!("`{operation}` takes texts and numbers, and this is a {}", known.kind.name());
-            self.fault(Code::WrongOperand, &expr.range, message, "`| join(...)` or `| tojson` makes a text of it");
-        }
+        Type::Number.into()
     }
 
     fn compare(&mut self, first: &Expr, rest: &[(Comparison, Expr)]) {
         let is_order = |at: usize| rest.get(at).is_some_and(|(comparison, _)| comparison.is_order());
-        let want = |ordered: bool| if ordered { Want::Operand } else { Want::Value };
-        let mut left =
-            (first, self.comparable(first, want(is_order(0)), is_none(rest.first().map(|(_, right)| right))));
+        let want = |ordered: bool, other: Option<&Expr>| match other {
+            // A comparison with none asks whether a value is present.
+            Some(Expr { node: Node::Const(Value::Null), .. }) => Want::Presence,
+            _ if ordered => Want::Operand,
+            _ => Want::Value,
+        };
+        let mut left = (first, self.expr(first, want(is_order(0), rest.first().map(|(_, right)| right))));
         for (at, (comparison, operand)) in rest.iter().enumerate() {
             let ordered = comparison.is_order() || is_order(at + 1);
-            let right = self.comparable(operand, want(ordered), is_none(Some(left.0)));
+            let right = self.expr(operand, want(ordered, Some(left.0)));
             self.compared(*comparison, &left.1, &right, operand);
             self.words(*comparison, (left.0, &left.1), (operand, &right));
             left = (operand, right);
@@ -378,55 +353,41 @@ impl<'p, 'w> Typing<'p, 'w> {
         if words.is_empty() || words.contains(&word.as_str()) {
             return;
         }
-        let what = match &value.node {
-            Node::Path(path) => format!("`{path}`"),
-            _ => "this value".to_owned(),
-        };
+        let what = value.path().map_or_else(|| "this value".to_owned(), |path| format!("`{path}`"));
         let one_of = path::listed(words.iter().copied());
-        let hint = match nearest(word, words.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`? it is one of {one_of}"),
-            None => format!("it is one of {one_of}"),
-        };
+        let near = did_you_mean(word, words.iter().copied()).map_or_else(String::new, |near| format!("{near} "));
+        let hint = format!("{near}it is one of {one_of}");
         self.fault(Code::UnknownWord, &other.range, format!("{what} is never `{}`", excerpt(word)), hint);
-    }
-
-    fn comparable(&mut self, expr: &Expr, want: Want, with_none: bool) -> Known<'w> {
-        self.expr(expr, if with_none { Want::Presence } else { want })
     }
 
     fn compared(&mut self, comparison: Comparison, left: &Known<'w>, right: &Known<'w>, operand: &Expr) {
         let (left, right) = (&left.kind, &right.kind);
-        let either_any = matches!(left, Type::Any) || matches!(right, Type::Any);
-        if comparison.is_order() {
-            let fits = either_any || matches!((left, right), (Type::Number, Type::Number) | (Type::Text, Type::Text));
-            if !fits {
-                let message =
-                    format!("`{}` does not order a {} and a {}", comparison.symbol(), left.name(), right.name());
-                self.fault(Code::WrongOperand, &operand.range, message, "compare two numbers, or two texts");
+        let scalar = |kind: &Type<'_>| matches!(kind, Type::Text | Type::Number | Type::Boolean);
+        let (message, hint) = match comparison {
+            Comparison::In | Comparison::NotIn => {
+                if right.is_object() || matches!(right, Type::Any | Type::Text | Type::List(_)) {
+                    return;
+                }
+                let hint = "`in` takes a list, a text or a map on its right";
+                (format!("nothing is in a {}", right.name()), hint)
             }
-        } else if matches!(comparison, Comparison::In | Comparison::NotIn) {
-            let fits = matches!(right, Type::Any | Type::Text | Type::List(_)) || right.is_object();
-            if !fits {
-                let message = format!("nothing is in a {}", right.name());
-                self.fault(
-                    Code::WrongOperand,
-                    &operand.range,
-                    message,
-                    "`in` takes a list, a text or a map on its right",
-                );
-            }
-        } else {
-            let scalar = |kind: &Type<'_>| matches!(kind, Type::Text | Type::Number | Type::Boolean);
-            if scalar(left) && scalar(right) && left != right {
+            Comparison::Equal | Comparison::NotEqual if scalar(left) && scalar(right) && left != right => {
                 let message = format!("a {} never equals a {}", left.name(), right.name());
-                self.fault(Code::WrongOperand, &operand.range, message, "compare values of one type");
+                (message, "compare values of one type")
             }
-        }
+            order if order.is_order() => {
+                if let (Type::Any, _) | (_, Type::Any) | (Type::Number, Type::Number) | (Type::Text, Type::Text) =
+                    (left, right)
+                {
+                    return;
+                }
+                let message = format!("`{}` does not order a {} and a {}", order.symbol(), left.name(), right.name());
+                (message, "compare two numbers, or two texts")
+            }
+            _ => return,
+        };
+        self.fault(Code::WrongOperand, &operand.range, message, hint);
     }
-}
-
-fn is_none(expr: Option<&Expr>) -> bool {
-    matches!(expr, Some(Expr { node: Node::Const(Value::Null), .. }))
 }
 
 fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
@@ -434,7 +395,11 @@ fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
     let mut words = Vec::new();
     if !left.words.is_empty() && !right.words.is_empty() {
         words = left.words;
-        words.extend(right.words.into_iter().filter(|word| !words.contains(word)).collect::<Vec<_>>());
+        for word in right.words {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
     }
     let kind = match (left.kind, right.kind) {
         (left, right) if left == right => left,

@@ -6,7 +6,6 @@ use super::super::indexed_graph::IndexedGraph;
 use super::super::types::{Known, Member, Type};
 use super::{TypeEnv, Typing, Want, either, presence};
 use crate::diagnostic::{Code, did_you_mean, nearest};
-use crate::id::FieldName;
 use crate::workflow::Field;
 use crate::workflow::template::expr::Root;
 use crate::workflow::template::{Path, Segment, filter_called};
@@ -14,22 +13,17 @@ use crate::workflow::template::{Path, Segment, filter_called};
 impl<'w> Typing<'_, 'w> {
     /// A member of a value that is not a path.
     pub(super) fn member(&mut self, base: &Known<'w>, segment: &Segment, range: &Range<usize>) -> Known<'w> {
-        let found = match base.kind {
-            Type::Step(role) => step_member(self.env, &base.kind, segment, &all_statuses(self.env, role)),
-            Type::PastStep(_, ref statuses) => step_member(self.env, &base.kind, segment, statuses),
-            _ => base.kind.member(segment),
+        let found = match &base.kind {
+            Type::Step(role) => step_member(self.env, &base.kind, segment, &all_statuses(self.env, *role)),
+            Type::PastStep(_, statuses) => step_member(self.env, &base.kind, segment, statuses),
+            kind => kind.member(segment),
         };
         match found {
-            Member::Known(known) => known,
-            Member::Unknown(known) => {
-                self.unknown_member("this", segment, &known, range);
-                Type::Any.into()
-            }
-            Member::NotAnObject => {
-                self.not_an_object("this", &base.kind, segment, range);
-                Type::Any.into()
-            }
+            Member::Known(known) => return known,
+            Member::Unknown(known) => self.unknown_member("this", segment, &known, range),
+            Member::NotAnObject => self.not_an_object("this", &base.kind, segment, range),
         }
+        Type::Any.into()
     }
 
     fn unknown_member(&mut self, of: &str, segment: &Segment, known: &[String], range: &Range<usize>) {
@@ -44,9 +38,9 @@ impl<'w> Typing<'_, 'w> {
 
     fn not_an_object(&mut self, of: &str, kind: &Type<'_>, segment: &Segment, range: &Range<usize>) {
         let name = segment.to_string();
-        let message = format!("{of} is a {} and has no `{}`", kind.name(), name.trim_start_matches('.'));
-        let filter = filter_called(name.trim_start_matches('.'));
-        let hint = match filter {
+        let name = name.trim_start_matches('.');
+        let message = format!("{of} is a {} and has no `{name}`", kind.name());
+        let hint = match filter_called(name) {
             Some(filter) if of != "this" => format!("write `{} | {filter}`", of.trim_matches('`')),
             Some(filter) => format!("append `| {filter}`"),
             None if matches!(kind, Type::List(_)) => "go over it with `for`, or take `| first`".to_owned(),
@@ -90,17 +84,16 @@ impl<'w> Typing<'_, 'w> {
                 self.absent(&written, range);
                 breaks_off = false;
             }
-            let of_step = match known.kind {
-                Type::Step(role) => Some((role, self.env.flow.statuses(&self.env.state, role))),
-                Type::PastStep(role, ref statuses) => Some((role, statuses.clone())),
+            let of_step = match &known.kind {
+                Type::Step(role) => Some((*role, self.env.flow.statuses(&self.env.state, *role))),
+                Type::PastStep(role, statuses) => Some((*role, statuses.clone())),
                 _ => None,
             };
             let found = match of_step {
                 Some((role, statuses)) => {
                     let whole = path.segments().len() - rest.len() + position;
-                    let step =
-                        presence::step_name(path, path.segments().get(..whole).unwrap_or_default(), self.loops.len());
-                    let statuses = match step {
+                    let step = path.segments().get(..whole).unwrap_or_default();
+                    let statuses = match presence::step_name(path, step, self.loops.len()) {
                         Some(step) => self.statuses_here(&step, role, statuses),
                         None => statuses,
                     };
@@ -111,17 +104,17 @@ impl<'w> Typing<'_, 'w> {
             };
             let of = format!("`{written}`");
             written.push_str(&segment.to_string());
-            let is_sure =
-                path.root() == "branches" && !path.is_local() && position == 0 && self.is_sure_branch(segment);
+            let is_sure = position == 0 && self.is_sure_branch(path);
             known = match found {
                 Member::Known(next) if is_sure => Known { optional: false, ..next },
                 Member::Known(next) => next.or_absent(breaks_off),
-                Member::Unknown(names) => {
-                    self.missing_field(&of, segment, (&names, &steps), &known, range, want);
-                    return Type::Any.into();
-                }
-                Member::NotAnObject => {
-                    self.not_an_object(&of, &known.kind, segment, range);
+                refused => {
+                    match refused {
+                        Member::Unknown(names) => {
+                            self.missing_field(&of, segment, (&names, &steps), &known, range, want);
+                        }
+                        _ => self.not_an_object(&of, &known.kind, segment, range),
+                    }
                     return Type::Any.into();
                 }
             };
@@ -136,9 +129,12 @@ impl<'w> Typing<'_, 'w> {
         known
     }
 
-    /// Whether `branches` is always long enough for this index.
-    fn is_sure_branch(&self, segment: &Segment) -> bool {
-        matches!(segment, Segment::Index(index) if self.env.branches.is_some_and(|least| *index < least))
+    /// Whether it is a path into `branches`, which is always long enough for its index.
+    fn is_sure_branch(&self, path: &Path) -> bool {
+        let least = self.env.branches.unwrap_or(0);
+        !path.is_local()
+            && path.root() == "branches"
+            && matches!(path.segments(), [Segment::Index(index), ..] if *index < least)
     }
 
     fn absent(&mut self, written: &str, range: &Range<usize>) {
@@ -156,19 +152,19 @@ impl<'w> Typing<'_, 'w> {
         range: &Range<usize>,
         want: Want,
     ) {
-        let Segment::Name(name) = segment else { return self.unknown_member(of, segment, names, range) };
-        let Type::Fields(_) = base.kind else { return self.unknown_member(of, segment, names, range) };
+        let (Segment::Name(name), Type::Fields(_)) = (segment, &base.kind) else {
+            return self.unknown_member(of, segment, names, range);
+        };
         let steps = if of == "`input`" { &[] } else { steps };
         if nearest(name, names.iter().map(String::as_str)).is_none() && !self.is_whole(of, steps) {
             return;
         }
-        let without: Vec<&str> = steps
-            .iter()
-            .filter(|(role, status)| {
-                !fields_of(self.env.indexed, *role, *status).iter().any(|(field, _)| **field == **name)
-            })
-            .filter_map(|(role, status)| self.env.indexed.role(*role)?.statuses.get(*status).copied())
-            .collect();
+        let indexed = self.env.indexed;
+        let declares = |(role, status): &(usize, usize)| {
+            fields_of(indexed, *role, *status).iter().any(|(field, _)| **field == **name)
+        };
+        let without = steps.iter().filter(|step| !declares(step));
+        let without: Vec<&str> = without.filter_map(|(role, status)| indexed.status(*role, *status)).collect();
         if without.is_empty() || without.len() == steps.len() {
             return self.unknown_member(of, segment, names, range);
         }
@@ -195,66 +191,55 @@ impl<'w> Typing<'_, 'w> {
         if let Some((_, known)) = env.names.iter().find(|(given, _)| *given == name) {
             return Some(known.clone());
         }
-        match name {
-            "input" => {
+        let (message, hint) = match (name, env.without_step) {
+            ("input", _) => {
                 let inputs = env.indexed.workflow.input.iter();
-                return Some(
-                    Type::Fields(inputs.map(|(name, field)| (name.as_str().to_owned(), input(field))).collect()).into(),
-                );
+                let fields = inputs.map(|(name, field)| (name.as_str().to_owned(), input(field)));
+                return Some(Type::Fields(fields.collect()).into());
             }
-            "output" | "body" | "status" => {
-                if let Some(why) = env.without_step {
-                    let message = format!("`{name}` is not in scope: {why}");
-                    let hint = if env.branches.is_some() { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
-                    self.fault(Code::UnknownVariable, range, message, hint);
-                    return None;
-                }
-                return Some(match name {
-                    "output" => common_fields(env.indexed, &self.steps_here()).into(),
-                    "status" => {
-                        Known::of_words(possible_statuses(env.indexed, env.steps.iter().map(|(role, _)| *role)))
-                    }
-                    _ => Type::Text.into(),
-                });
+            ("branches", _) if env.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
+            ("output", None) => return Some(common_fields(env.indexed, &self.steps_here()).into()),
+            ("status", None) => {
+                let roles = env.steps.iter().map(|(role, _)| *role);
+                return Some(Known::of_words(possible_statuses(env.indexed, roles)));
             }
-            "branches" if env.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
-            _ => {}
-        }
-        let hint = self.meant(name);
-        self.fault(Code::UnknownVariable, range, format!("nothing called `{name}` is in scope here"), hint);
+            ("body", None) => return Some(Type::Text.into()),
+            ("output" | "body" | "status", Some(why)) => {
+                let hint = if env.branches.is_some() { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
+                (format!("`{name}` is not in scope: {why}"), hint.to_owned())
+            }
+            _ => (format!("nothing called `{name}` is in scope here"), self.meant(name)),
+        };
+        self.fault(Code::UnknownVariable, range, message, hint);
         None
     }
 
     fn meant(&self, name: &str) -> String {
         let env = self.env;
-        let is_field = env
-            .steps
-            .iter()
-            .any(|(role, status)| fields_of(env.indexed, *role, *status).iter().any(|(field, _)| **field == *name));
-        let is_word = (env.steps.iter())
-            .flat_map(|(role, status)| fields_of(env.indexed, *role, *status))
-            .any(|(_, known)| known.words.contains(&name));
+        let mut fields = env.steps.iter().flat_map(|(role, status)| fields_of(env.indexed, *role, *status));
         if env.indexed.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
             return format!("an input is written `input.{name}`");
         }
-        if is_word {
+        if fields.clone().any(|(_, known)| known.words.contains(&name)) {
             return format!("put a word in quotes: `\"{name}\"`");
         }
-        if is_field {
+        if fields.any(|(field, _)| *field == *name) {
             return format!("a field is written `output.{name}`");
         }
         if env.indexed.number(name).is_some() {
             return format!("a role's step is written `steps.{name}`");
         }
-        match name {
-            "branches" => return "`branches` is in scope in a join's prompt and on the edges of its role".to_owned(),
-            "null" | "nil" | "undefined" => return "write `none`".to_owned(),
-            "item" | "index" => return "this is in scope in a lane".to_owned(),
-            _ => {}
-        }
-        let roots = ["input", "output", "body", "status", "steps"].into_iter();
-        did_you_mean(name, roots.chain(env.names.iter().map(|(given, _)| *given)))
-            .unwrap_or_else(|| "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned())
+        let hint = match name {
+            "branches" => "`branches` is in scope in a join's prompt and on the edges of its role",
+            "null" | "nil" | "undefined" => "write `none`",
+            "item" | "index" => "this is in scope in a lane",
+            _ => {
+                let roots = ["input", "output", "body", "status", "steps"].into_iter();
+                let near = did_you_mean(name, roots.chain(env.names.iter().map(|(given, _)| *given)));
+                &near.unwrap_or_else(|| "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned())
+            }
+        };
+        hint.to_owned()
     }
 
     fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
@@ -285,22 +270,19 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
     let Segment::Name(name) = segment else { return Member::NotAnObject };
     let steps: Vec<(usize, usize)> = statuses.iter().map(|status| (role, *status)).collect();
     let is_latest = matches!(kind, Type::Step(_));
-    match &**name {
-        "status" => Member::Known(Known::of_words(possible_statuses(env.indexed, [role]))),
-        "body" | "prompt" => Member::Known(Type::Text.into()),
-        "output" => Member::Known(common_fields(env.indexed, &steps).into()),
-        "visits" if is_latest => Member::Known(Type::Number.into()),
-        "all" if is_latest => {
-            Member::Known(Type::List(Box::new(Type::PastStep(role, all_statuses(env, role)).into())).into())
-        }
-        "visit" if !is_latest => Member::Known(Type::Number.into()),
+    Member::Known(match &**name {
+        "status" => Known::of_words(possible_statuses(env.indexed, [role])),
+        "body" | "prompt" => Type::Text.into(),
+        "output" => common_fields(env.indexed, &steps).into(),
+        "visits" if is_latest => Type::Number.into(),
+        "all" if is_latest => Type::List(Box::new(Type::PastStep(role, all_statuses(env, role)).into())).into(),
+        "visit" if !is_latest => Type::Number.into(),
         _ => {
             let own: &[&str] = if is_latest { &["visits", "all"] } else { &["visit"] };
-            Member::Unknown(
-                ["status", "output", "body", "prompt"].iter().chain(own).map(|name| (*name).to_owned()).collect(),
-            )
+            let names = ["status", "output", "body", "prompt"].iter().chain(own);
+            return Member::Unknown(names.map(|name| (*name).to_owned()).collect());
         }
-    }
+    })
 }
 
 /// All statuses that steps of these roles can have; none if the statuses of one could not be read.
@@ -310,7 +292,11 @@ fn possible_statuses<'w>(indexed: &IndexedGraph<'w>, roles: impl IntoIterator<It
         if !role.is_whole {
             return Vec::new();
         }
-        possible.extend(role.statuses.iter().filter(|status| !possible.contains(*status)).collect::<Vec<_>>());
+        for status in &role.statuses {
+            if !possible.contains(status) {
+                possible.push(status);
+            }
+        }
     }
     possible
 }
@@ -338,47 +324,41 @@ fn input(field: &Field) -> Known<'_> {
 
 fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
     let Some(role) = indexed.role(role) else { return Vec::new() };
-    match role.role.output.get(status) {
-        Some((_, fields)) => fields.iter().map(|(name, field)| field_of(name, field)).collect(),
-        // A reserved status.
-        None => vec![("code", Type::Text.into()), ("message", Type::Text.into())],
-    }
-}
-
-fn field_of<'w>(name: &'w FieldName, field: &'w Field) -> (&'w str, Known<'w>) {
-    (name.as_str(), Known::of(&field.schema).or_absent(field.optional))
+    // A reserved status has no declared fields.
+    let Some((_, fields)) = role.role.output.get(status) else {
+        return vec![("code", Type::Text.into()), ("message", Type::Text.into())];
+    };
+    let field_of = |field: &'w Field| Known::of(&field.schema).or_absent(field.optional);
+    fields.iter().map(|(name, field)| (name.as_str(), field_of(field))).collect()
 }
 
 /// The fields that all these steps have.
 fn common_fields<'w>(indexed: &IndexedGraph<'w>, steps: &[(usize, usize)]) -> Type<'w> {
     let mut steps = steps.iter();
     let Some((role, status)) = steps.next() else { return Type::Any };
-    let first = fields_of(indexed, *role, *status);
-    let common = steps.fold(first, |common, (role, status)| {
+    let mut common = fields_of(indexed, *role, *status);
+    for (role, status) in steps {
         let other = fields_of(indexed, *role, *status);
-        common
-            .into_iter()
-            .filter_map(|(name, known)| {
-                let (_, found) = other.iter().find(|(field, _)| *field == name)?;
-                Some((name, either(known, found.clone())))
-            })
-            .collect()
-    });
+        let both = common.into_iter().filter_map(|(name, known)| {
+            let (_, found) = other.iter().find(|(field, _)| *field == name)?;
+            Some((name, either(known, found.clone())))
+        });
+        common = both.collect();
+    }
     Type::Fields(common.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
 }
 
 fn branch<'w>() -> Type<'w> {
-    let text = || Known::from(Type::Text);
-    let absent = || Known::from(Type::Any).or_absent(true);
     let fields = [
-        ("role", text()),
-        ("index", Type::Number.into()),
-        ("item", Type::Any.into()),
-        ("status", text()),
-        ("output", Type::Any.into()),
-        ("body", text()),
-        ("part", text()),
-        ("error", absent()),
+        ("role", Type::Text),
+        ("index", Type::Number),
+        ("item", Type::Any),
+        ("status", Type::Text),
+        ("output", Type::Any),
+        ("body", Type::Text),
+        ("part", Type::Text),
+        ("error", Type::Any),
     ];
-    Type::Fields(fields.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
+    let known = |(name, kind): (&str, Type<'w>)| (name.to_owned(), Known::from(kind).or_absent(name == "error"));
+    Type::Fields(fields.map(known).into())
 }

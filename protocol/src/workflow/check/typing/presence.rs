@@ -14,33 +14,26 @@ pub(super) fn implied(test: &Expr, truth: bool, present: &mut Vec<String>) {
             implied(right, truth, present);
         }
         (Node::Test(input, test), truth) => {
-            let is_there = match **test {
-                Test::Defined => truth,
-                Test::None => !truth,
-                _ => false,
-            };
-            if let Node::Path(path) = &input.node
-                && is_there
+            if let (Node::Path(path), Test::Defined, true) | (Node::Path(path), Test::None, false) =
+                (&input.node, &**test, truth)
             {
                 add_prefixes(path, present);
             }
         }
         (Node::Compare(left, rest), truth) => {
             let [(comparison, right)] = rest.as_slice() else { return };
-            let path = match (&left.node, &right.node) {
-                (Node::Path(path), Node::Const(value)) | (Node::Const(value), Node::Path(path)) => {
-                    Some((path, value.is_null()))
-                }
-                _ => None,
+            let ((Node::Path(path), Node::Const(value)) | (Node::Const(value), Node::Path(path))) =
+                (&left.node, &right.node)
+            else {
+                return;
             };
-            let Some((path, is_null)) = path else { return };
             let equals = match comparison {
                 Comparison::Equal => truth,
                 Comparison::NotEqual => !truth,
                 _ => return,
             };
             // Equal to a value, or not equal to none.
-            if equals != is_null {
+            if equals != value.is_null() {
                 add_prefixes(path, present);
             }
         }
@@ -121,7 +114,7 @@ pub(super) fn is_status(path: &[Segment]) -> bool {
 /// The only words that a value can be of which a comparison holds.
 pub(super) fn words(comparison: Comparison, other: &Expr) -> Option<Vec<String>> {
     let word = |expr: &Expr| match &expr.node {
-        Node::Const(Value::Str(word)) => Some(word.as_str().to_owned()),
+        Node::Const(Value::Str(word)) => Some(word.clone()),
         _ => None,
     };
     match (comparison, &other.node) {
