@@ -154,6 +154,7 @@ impl Builder<'_> {
             return cut_by_comment(comment);
         }
         // The parser stops one character before the one that it refuses.
+        let is_unwanted = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
         let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));
         if let Some((at, c)) = refused {
             let message = format!("the file contains the control character U+{:04X}", u32::from(c));
@@ -223,9 +224,9 @@ impl Builder<'_> {
         let fault =
             SourceError::new(Code::YamlTag, span, format!("`{}` is a YAML tag; tags are not allowed", excerpt(tag)));
         let hint = if tag.starts_with("!!") {
-            "leave it out: quotes make a text, and a field's declared type says the rest".to_owned()
+            "leave it out: quotes make a text, and a field's declared type says the rest"
         } else {
-            "quote the text if it begins with `!`; in a condition write `not x` for `!x`".to_owned()
+            "quote the text if it begins with `!`; in a condition write `not x` for `!x`"
         };
         self.note(fault.with_hint(hint));
     }
@@ -370,11 +371,6 @@ pub(super) fn unquoted_template(span: Span, opening: &str) -> SourceError {
         .with_hint("put the whole text in double quotes, or write it as a block after `|`")
 }
 
-/// Whether a character is not allowed unescaped in YAML.
-fn is_unwanted(c: char) -> bool {
-    c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')
-}
-
 /// Whether a quoted text is open at a position of a line, judging only by the line.
 #[derive(Default)]
 struct Quotes {
@@ -429,25 +425,10 @@ fn plain(text: &str) -> Result<Kind, fn(Span) -> SourceError> {
         let leads_with_zero = unsigned.len() > 1 && unsigned.starts_with('0');
         return if leads_with_zero { Ok(Kind::Str(text.to_owned())) } else { in_range(text.parse().ok()) };
     }
-    if !is_float(unsigned) {
-        return Ok(Kind::Str(text.to_owned()));
-    }
+    // Behind a digit or a point, Rust and the core schema (YAML 1.2.2 §10.3.2) read the same texts as numbers.
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(Kind::Float(number)),
-        _ => Err(not_finite),
+        Ok(_) => Err(not_finite),
+        Err(_) => Ok(Kind::Str(text.to_owned())),
     }
-}
-
-/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, as in the core schema (YAML 1.2.2 §10.3.2).
-fn is_float(text: &str) -> bool {
-    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
-        None => (text, None),
-    };
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    all_digits(whole)
-        && all_digits(part)
-        && !(whole.is_empty() && part.is_empty())
-        && exponent.is_none_or(|digits| !digits.is_empty() && all_digits(digits))
 }

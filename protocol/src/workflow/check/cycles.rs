@@ -122,21 +122,17 @@ fn build(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> Graph {
             (Some(_), None) => Bound::Thread,
             (Some(_), Some(per)) => indexed.number(per.as_str()).map_or(Bound::Thread, Bound::Per),
         };
-        let mut lead = |to: usize| {
-            graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), (number, bound));
+        let targets: Vec<usize> = match way.to {
+            EdgeTarget::Role(to) => vec![to],
+            EdgeTarget::Back => callers.get(from).cloned().unwrap_or_default(),
+            EdgeTarget::Fan(fan) => indexed.fans.get(fan).map_or_else(Vec::new, |fan| {
+                let join = fan.may_be_empty.then_some(fan.join);
+                fan.branches.iter().map(|(role, _)| *role).chain(join).collect()
+            }),
+            EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => Vec::new(),
         };
-        match way.to {
-            EdgeTarget::Role(to) => lead(to),
-            EdgeTarget::Back => callers.get(from).into_iter().flatten().for_each(|caller| lead(*caller)),
-            EdgeTarget::Fan(fan) => {
-                if let Some(fan) = indexed.fans.get(fan) {
-                    fan.branches.iter().for_each(|(role, _)| lead(*role));
-                    if fan.may_be_empty {
-                        lead(fan.join);
-                    }
-                }
-            }
-            EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => {}
+        for to in targets {
+            graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), (number, bound));
         }
     }
     graph

@@ -89,13 +89,9 @@ impl<'p, 'w> Flow<'p, 'w> {
         self.meet(fan, &exits.collect::<Option<Vec<_>>>()?)
     }
 
-    pub(super) fn may_be_missing(&self, state: &State, role: usize) -> bool {
-        state.contains(self.not_run_bit(role))
-    }
-
     /// The possible statuses of a role's latest step.
     pub(super) fn statuses(&self, state: &State, role: usize) -> Vec<usize> {
-        let count = self.indexed.role(role).map_or(0, |role| role.statuses.len());
+        let count = self.indexed.roles.get(role).map_or(0, |role| role.statuses.len());
         (0..count).filter(|status| state.contains(self.not_run_bit(role) + 1 + status)).collect()
     }
 
@@ -121,7 +117,8 @@ impl<'p, 'w> Flow<'p, 'w> {
         if fan.may_be_empty { Self::union(std::iter::once(self.on(fan.way)?).chain(met)) } else { met }
     }
 
-    fn not_run_bit(&self, role: usize) -> usize {
+    /// The bit of *has not run*.
+    pub(super) fn not_run_bit(&self, role: usize) -> usize {
         self.offsets.get(role).copied().unwrap_or(self.bits)
     }
 
@@ -135,7 +132,7 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     fn ran(&self, state: &mut State, role: usize, status: usize) {
         let first = self.not_run_bit(role);
-        let count = self.indexed.role(role).map_or(0, |role| role.statuses.len());
+        let count = self.indexed.roles.get(role).map_or(0, |role| role.statuses.len());
         for bit in first..=first + count {
             state.set(bit, bit == first + 1 + status);
         }

@@ -102,10 +102,6 @@ impl<'w> IndexedGraph<'w> {
         self.numbers.get(name).copied()
     }
 
-    pub(super) fn role(&self, number: usize) -> Option<&Node<'w>> {
-        self.roles.get(number)
-    }
-
     pub(super) fn name(&self, number: usize) -> &'w str {
         self.roles.get(number).map_or("", |role| role.name)
     }

@@ -75,7 +75,7 @@ impl Findings<'_, '_> {
             self.at(Code::UnboundedCycle, path, message, hint);
         }
         let is_whole = self.is_whole
-            && !self.is_incomplete("graph")
+            && !self.places.is_incomplete("graph")
             && indexed.edges.iter().all(|way| way.to != indexed_graph::EdgeTarget::Unknown)
             && indexed.edges.iter().any(|way| way.from.is_none());
         if !is_whole {
@@ -94,7 +94,7 @@ impl Findings<'_, '_> {
         }
         let dead_ends = cycles::dead_ends(indexed, &lanes.callers, &lanes.reachable).into_iter();
         // A role without edges was already reported.
-        for role in dead_ends.filter_map(|role| indexed.role(role)).filter(|role| !role.edges.is_empty()) {
+        for role in dead_ends.filter_map(|role| indexed.roles.get(role)).filter(|role| !role.edges.is_empty()) {
             let message = format!("no path leads from `{}` to `end` or `fail`", role.name);
             let hint = "lead one of its edges, or of the roles after it, to an end";
             self.at_key(Code::DeadEnd, &key("graph", role.name), message, hint);
@@ -109,14 +109,6 @@ impl Findings<'_, '_> {
         self.found.push(self.places.key_fault(code, path, message).with_hint(hint));
     }
 
-    fn is_incomplete(&self, path: &str) -> bool {
-        self.places.is_incomplete(path)
-    }
-
-    fn has(&self, path: &str) -> bool {
-        self.places.has(path)
-    }
-
     /// Reports a role that is not declared; if it resembles none that is, only once.
     fn unknown_role(&mut self, name: &str, fault: Diagnostic, near: Option<String>) {
         self.is_whole = false;
@@ -128,7 +120,7 @@ impl Findings<'_, '_> {
 
     /// Whether the file declares a role of that name, including unreadable ones.
     fn is_declared(&self, role: &str) -> bool {
-        self.has(&key("roles", role)) || self.misnamed.iter().any(|misnamed| misnamed.contains(role))
+        self.places.has(&key("roles", role)) || self.misnamed.iter().any(|misnamed| misnamed.contains(role))
     }
 }
 

@@ -74,7 +74,7 @@ impl<'w> Findings<'_, 'w> {
         for (name, outgoing) in graph {
             let Outgoing::Role(statuses) = outgoing else { continue };
             let path = key("graph", name);
-            if let Some(role) = indexed.number(name).and_then(|number| indexed.role(number)) {
+            if let Some(role) = indexed.number(name).and_then(|number| indexed.roles.get(number)) {
                 meant_statuses.extend(self.entry(role, statuses, &path).map(|meant| (role.name, meant)));
             } else if self.is_declared(name) {
                 self.is_whole = false;
@@ -89,7 +89,7 @@ impl<'w> Findings<'_, 'w> {
             }
         }
         let has_start = graph.iter().any(|(_, outgoing)| matches!(outgoing, Outgoing::Start(_)));
-        if !has_start && !self.is_incomplete("graph.start") {
+        if !has_start && !self.places.is_incomplete("graph.start") {
             let hint = "write `start: { to: ROLE, prompt: ... }`";
             self.at_key(Code::MissingStart, "graph", "the graph has no `start`", hint);
         }
@@ -97,7 +97,7 @@ impl<'w> Findings<'_, 'w> {
         let compacting: BTreeSet<&str> = compacts.map(|compact| compact.by.as_str()).collect();
         for role in &indexed.roles {
             let path = key("graph", role.name);
-            if self.is_incomplete(&key("roles", role.name)) || self.is_incomplete(&path) {
+            if self.places.is_incomplete(&key("roles", role.name)) || self.places.is_incomplete(&path) {
                 continue;
             }
             if role.in_graph {
@@ -217,7 +217,7 @@ impl<'w> Findings<'_, 'w> {
     }
 
     fn bound(&mut self, way: &GraphEdge<'_>) {
-        if self.is_incomplete(&way.path) {
+        if self.places.is_incomplete(&way.path) {
             return;
         }
         let edge = way.edge;
@@ -258,16 +258,14 @@ impl<'w> Findings<'_, 'w> {
     }
 
     fn prompt(&mut self, way: &GraphEdge<'_>, to: &str) {
-        let indexed = self.indexed;
-        let is_model = |role| indexed.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
-        let has_none = |findings: &Self, path: &str| !findings.has(&key(path, "prompt"));
+        let (indexed, places) = (self.indexed, self.places);
+        let is_model =
+            |role: usize| indexed.roles.get(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
+        let has_none = |path: &str| !places.has(&key(path, "prompt"));
         match (way.to, &way.edge.to) {
             // The last edge of a lane uses `{{ body }}` as its part.
             (EdgeTarget::Role(role), _)
-                if is_model(role)
-                    && !indexed.is_join(role)
-                    && way.edge.prompt.is_empty()
-                    && has_none(self, &way.path) =>
+                if is_model(role) && !indexed.is_join(role) && way.edge.prompt.is_empty() && has_none(&way.path) =>
             {
                 let message = format!("the edge gives `{}` no prompt", indexed.name(role));
                 let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said";
@@ -277,7 +275,7 @@ impl<'w> Findings<'_, 'w> {
                 for (position, branch) in fan.branches.iter().enumerate() {
                     let path = item(to, position);
                     let is_model = indexed.number(branch.to.as_str()).is_some_and(is_model);
-                    if is_model && branch.prompt.is_empty() && has_none(self, &path) && has_none(self, &way.path) {
+                    if is_model && branch.prompt.is_empty() && has_none(&path) && has_none(&way.path) {
                         let message = format!("the branch gives `{}` no prompt", branch.to);
                         self.at(Code::MissingPrompt, &path, message, "add `prompt:` to it or to the edge");
                     }
@@ -354,7 +352,7 @@ impl<'w> Findings<'_, 'w> {
             } else if is_reached
                 && !ends_within
                 && arrivals.get(position).is_some_and(Vec::is_empty)
-                && !self.is_incomplete("graph")
+                && !self.places.is_incomplete("graph")
             {
                 let message = format!("the lane of `{name}` never reaches its join `{join}`");
                 self.at(Code::LaneEnd, &path, message, format!("lead the lane's last edge there: `to: {join}`"));

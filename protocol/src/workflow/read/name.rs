@@ -94,14 +94,14 @@ impl Reader<'_> {
             let message = format!("`{}` cannot be the name of a {what}: it already has a meaning", part.name());
             let hint = match part.name() {
                 name @ ("error" | "limit" | "timeout") => {
-                    format!("to route it, write `on_{name}` beside the statuses in `graph`")
+                    &format!("to route it, write `on_{name}` beside the statuses in `graph`")
                 }
                 name if name.starts_with("on_") => {
-                    "names with `on_` are kept for `on_error`, `on_limit` and `on_timeout` in `graph`".to_owned()
+                    "names with `on_` are kept for `on_error`, `on_limit` and `on_timeout` in `graph`"
                 }
-                "yes" | "true" | "on" => "choose a word that says what was decided, such as `approved`".to_owned(),
-                "no" | "false" | "off" => "choose a word that says what was decided, such as `refused`".to_owned(),
-                _ => "choose another name".to_owned(),
+                "yes" | "true" | "on" => "choose a word that says what was decided, such as `approved`",
+                "no" | "false" | "off" => "choose a word that says what was decided, such as `refused`",
+                _ => "choose another name",
             };
             self.leave_out(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
         }

@@ -35,17 +35,12 @@ impl<'n> PathNode<'n> {
         }
     }
 
-    /// The span of its key, or of the node if it has none.
-    pub fn key_span(&self) -> Span {
-        self.key.map_or(self.node.span, |key| key.span)
-    }
-
     pub fn fault(&self, code: Code, message: impl Into<String>) -> SourceError {
         SourceError::new(code, self.span(), message)
     }
 
     pub fn key_fault(&self, code: Code, message: impl Into<String>) -> SourceError {
-        SourceError::new(code, self.key_span(), message)
+        SourceError::new(code, self.key.map_or(self.node.span, |key| key.span), message)
     }
 
     pub fn as_str(&self) -> Option<&'n str> {
@@ -219,7 +214,7 @@ fn lost_blank(part: &PathNode<'_>, expected: &str) -> Option<String> {
 }
 
 /// The key that means what `name` means in other programs.
-fn same_elsewhere<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+fn same_elsewhere(name: &str, known: &[&str]) -> Option<&'static str> {
     const WORDS: [(&str, &str); 20] = [
         ("agents", "roles"),
         ("condition", "when"),
@@ -242,8 +237,7 @@ fn same_elsewhere<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
         ("times", "max"),
         ("version", "rondo"),
     ];
-    let (_, meant) = WORDS.iter().find(|(word, meant)| *word == name && known.contains(meant))?;
-    known.iter().copied().find(|known| known == meant)
+    WORDS.iter().find(|(word, meant)| *word == name && known.contains(meant)).map(|(_, meant)| *meant)
 }
 
 /// The key that `name` begins with, if its colon lacks the blank behind it.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::expr::{Attribute, Comparison, Expr, FILTERS, Filter, FilterKind, Node, Rounding, Segment, Test, TypeTest};
+use super::expr::{Comparison, Expr, FILTERS, Filter, FilterKind, Node, Rounding, Segment, Test, TypeTest};
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::source::SourceError;
@@ -10,12 +10,10 @@ use crate::source::SourceError;
 /// How a test is built.
 enum Make {
     Plain(Test),
+    /// With the operand `other`.
+    Compare(Comparison),
     /// With one argument of this name.
     Of(&'static str, fn(Expr) -> Test),
-}
-
-const fn compare(make: fn(Expr) -> Test) -> Make {
-    Make::Of("other", make)
 }
 
 /// Every test with its names, in the order of the first.
@@ -24,18 +22,18 @@ static TESTS: [(&[&str], Make); 22] = [
     (&["defined"], Make::Plain(Test::Defined)),
     (&["divisibleby"], Make::Of("num", Test::DivisibleBy)),
     (&["endingwith"], Make::Of("suffix", Test::EndingWith)),
-    (&["eq", "==", "equalto", "sameas"], compare(|other| Test::Compare(Comparison::Equal, other))),
+    (&["eq", "==", "equalto", "sameas"], Make::Compare(Comparison::Equal)),
     (&["even"], Make::Plain(Test::Even(true))),
     (&["false"], Make::Plain(Test::Boolean(false))),
-    (&["ge", ">="], compare(|other| Test::Compare(Comparison::GreaterOrEqual, other))),
-    (&["gt", ">", "greaterthan"], compare(|other| Test::Compare(Comparison::Greater, other))),
-    (&["in"], compare(|other| Test::Compare(Comparison::In, other))),
+    (&["ge", ">="], Make::Compare(Comparison::GreaterOrEqual)),
+    (&["gt", ">", "greaterthan"], Make::Compare(Comparison::Greater)),
+    (&["in"], Make::Compare(Comparison::In)),
     (&["integer"], Make::Plain(Test::Type(TypeTest::Integer))),
-    (&["le", "<="], compare(|other| Test::Compare(Comparison::LessOrEqual, other))),
+    (&["le", "<="], Make::Compare(Comparison::LessOrEqual)),
     (&["list", "sequence"], Make::Plain(Test::Type(TypeTest::List))),
-    (&["lt", "<", "lessthan"], compare(|other| Test::Compare(Comparison::Less, other))),
+    (&["lt", "<", "lessthan"], Make::Compare(Comparison::Less)),
     (&["mapping"], Make::Plain(Test::Type(TypeTest::Object))),
-    (&["ne", "!="], compare(|other| Test::Compare(Comparison::NotEqual, other))),
+    (&["ne", "!="], Make::Compare(Comparison::NotEqual)),
     (&["none", "undefined"], Make::Plain(Test::None)),
     (&["number"], Make::Plain(Test::Type(TypeTest::Number))),
     (&["odd"], Make::Plain(Test::Even(false))),
@@ -106,7 +104,7 @@ pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> R
     let mut taken = Taken { name, given: &mut given, range: range.clone() };
     for (position, parameter) in signature.parameters.iter().enumerate() {
         match *parameter {
-            "attribute" => filter.attribute = taken.attribute()?,
+            "attribute" => filter.attribute = taken.next("attribute").map(|expr| attribute(&expr)).transpose()?,
             "method" => filter.rounding = taken.rounding()?,
             required if position < signature.required => filter.given.push(Some(taken.required(required)?)),
             optional => filter.given.push(taken.next(optional)),
@@ -128,6 +126,7 @@ pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Res
     let mut taken = Taken { name, given: &mut given, range };
     let test = match make {
         Make::Plain(test) => test.clone(),
+        Make::Compare(comparison) => Test::Compare(*comparison, taken.required("other")?),
         Make::Of(parameter, make) => make(taken.required(parameter)?),
     };
     taken.finish()?;
@@ -184,10 +183,6 @@ impl Taken<'_> {
             .ok_or_else(|| arguments_fault(self.range.clone(), format!("`{}` needs an argument `{name}`", self.name)))
     }
 
-    fn attribute(&mut self) -> Result<Option<Attribute>, SourceError> {
-        self.next("attribute").map(|expr| attribute(&expr)).transpose()
-    }
-
     fn rounding(&mut self) -> Result<Rounding, SourceError> {
         let Some(expr) = self.next("method") else { return Ok(Rounding::Common) };
         match constant_text(&expr, "the way of rounding")? {
@@ -208,14 +203,14 @@ impl Taken<'_> {
     }
 }
 
-fn attribute(expr: &Expr) -> Result<Attribute, SourceError> {
+fn attribute(expr: &Expr) -> Result<Vec<Segment>, SourceError> {
     let text = constant_text(expr, "the name of a member")?;
     let names: Vec<&str> = text.split('.').collect();
     if names.len() > MAX_ATTRIBUTE_NAMES || names.iter().any(|name| name.is_empty()) {
         return Err(arguments_fault(expr.range.clone(), "this is not the name of a member"));
     }
     let segment = |name: &str| name.parse().map_or_else(|_| Segment::Name(name.into()), Segment::Index);
-    Ok(Attribute(names.into_iter().map(segment).collect()))
+    Ok(names.into_iter().map(segment).collect())
 }
 
 fn constant_text<'a>(expr: &'a Expr, what: &str) -> Result<&'a str, SourceError> {

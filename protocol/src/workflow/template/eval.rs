@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-use super::expr::{Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
+use super::expr::{Arithmetic, Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
 use super::scope::{Lookup, MAX_NAMES, Scope, View};
 use super::{Cause, RenderError, Statement, filter, kind_name, number};
 use crate::canonical::Value;
@@ -153,14 +153,10 @@ impl<'a> Names<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct List<'a> {
     names: Names<'a>,
-    length: usize,
+    pub(super) length: usize,
 }
 
 impl<'a> List<'a> {
-    pub(super) fn len(self) -> usize {
-        self.length
-    }
-
     /// The value at `path` in the element `index`; `None` if the path breaks off.
     pub(super) fn member(self, index: usize, path: &'a [Segment], env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
         if index >= self.length {
@@ -265,7 +261,7 @@ fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), 
                     Some(Value::Null) => return Err(at(Cause::BreaksOff(described(over)))),
                     _ => return Err(at(Cause::Operand { operation: "for", found: view.kind_name() })),
                 };
-                let length = list.map_or(items.len(), List::len);
+                let length = list.map_or(items.len(), |list| list.length);
                 if length == 0 {
                     run(otherwise, env, out)?;
                 }
@@ -335,34 +331,18 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
 
 fn evaluated<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     env.meter.work(1)?;
-    match &expr.node {
-        Node::Const(value) => Ok(View::Value(value)),
-        Node::Path(path) => look_up(path, env)?.ok_or_else(|| Cause::BreaksOff(path.to_string()).into()),
-        Node::LoopIndex => {
-            let index = env.round.map_or(0, |round| round.index);
-            Ok(View::Owned(Value::from(u64::try_from(index).unwrap_or(u64::MAX))))
+    let made = match &expr.node {
+        Node::Const(value) => return Ok(View::Value(value)),
+        Node::Path(path) => {
+            return look_up(path, env)?.ok_or_else(|| Cause::BreaksOff(path.to_string()).into());
         }
         Node::Member(base, segment) => {
-            let view = eval(base, env)?;
-            view.member(segment).ok_or_else(|| Cause::BreaksOff(format!("{}{segment}", described(base))).into())
+            let breaks_off = || Cause::BreaksOff(format!("{}{segment}", described(base))).into();
+            return eval(base, env)?.member(segment).ok_or_else(breaks_off);
         }
-        Node::List(items) => {
-            let items = items.iter().map(|item| keep(item, env)).collect::<Result<_, _>>()?;
-            Ok(View::Owned(Value::List(items)))
-        }
-        Node::Negate(operand) => Ok(View::Owned(number::negate(number(&eval(operand, env)?, "-")?)?)),
-        Node::Arithmetic(operator, left, right) => {
-            let (left, right) = (eval(left, env)?, eval(right, env)?);
-            let (left, right) = (number(&left, operator.symbol())?, number(&right, operator.symbol())?);
-            Ok(View::Owned(number::calculate(*operator, left, right)?))
-        }
-        Node::Concat(left, right) => {
-            let (left, right) = (eval(left, env)?, eval(right, env)?);
-            Ok(View::Owned(concat(&left, &right, env.meter)?))
-        }
-        Node::If { test, then, otherwise } => eval(if truth(test, env)? { then } else { otherwise }, env),
+        Node::If { test, then, otherwise } => return eval(if truth(test, env)? { then } else { otherwise }, env),
         Node::Filter(input, filter) if filter.kind() == FilterKind::Default => {
-            filter::apply(filter, eval_leniently(input, env)?, env)
+            return filter::apply(filter, eval_leniently(input, env)?, env);
         }
         Node::Filter(input, filter) => {
             if let Some(list) = whole_list(input, env)?
@@ -370,28 +350,41 @@ fn evaluated<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError>
             {
                 return Ok(found?);
             }
-            filter::apply(filter, eval(input, env)?, env)
+            return filter::apply(filter, eval(input, env)?, env);
         }
+        Node::LoopIndex => Value::from(u64::try_from(env.round.map_or(0, |round| round.index)).unwrap_or(u64::MAX)),
+        Node::List(items) => Value::List(items.iter().map(|item| keep(item, env)).collect::<Result<_, _>>()?),
+        Node::Negate(operand) => {
+            let operand = eval(operand, env)?;
+            number::calculate(Arithmetic::Subtract, &Value::Int(0), number(&operand, "-")?)?
+        }
+        Node::Arithmetic(operator, left, right) => {
+            let (left, right) = (eval(left, env)?, eval(right, env)?);
+            number::calculate(*operator, number(&left, operator.symbol())?, number(&right, operator.symbol())?)?
+        }
+        Node::Concat(left, right) => concat(&eval(left, env)?, &eval(right, env)?, env.meter)?,
         Node::Not(_) | Node::And(..) | Node::Or(..) | Node::Compare(..) | Node::Test(..) => {
-            truth(expr, env).map(|truth| View::Owned(Value::Bool(truth)))
+            Value::Bool(truth(expr, env)?)
         }
-    }
+    };
+    Ok(View::Owned(made))
 }
 
 /// The value of the input of `default`: none, wherever its path breaks off.
 fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
-    let view = match &expr.node {
-        Node::Path(path) => env.meter.work(1).and_then(|()| look_up(path, env)).map_err(RenderError::from),
-        Node::Member(base, segment) => {
-            return Ok(eval_leniently(base, env)?.member(segment).unwrap_or_else(View::none));
+    match &expr.node {
+        Node::Path(path) => {
+            let view =
+                env.meter.work(1).and_then(|()| look_up(path, env)).map_err(|cause| cause.within(&expr.range))?;
+            Ok(view.unwrap_or_else(View::none))
         }
+        Node::Member(base, segment) => Ok(eval_leniently(base, env)?.member(segment).unwrap_or_else(View::none)),
         Node::Filter(input, filter) if filter.kind() != FilterKind::Default => match eval_leniently(input, env)? {
-            view if view.is_none() => return Ok(view),
-            view => filter::apply(filter, view, env).map(Some),
+            view if view.is_none() => Ok(view),
+            view => filter::apply(filter, view, env).map_err(|error| error.within(&expr.range)),
         },
-        _ => return eval(expr, env),
-    };
-    Ok(view.map_err(|error| error.within(&expr.range))?.unwrap_or_else(View::none))
+        _ => eval(expr, env),
+    }
 }
 
 enum Resolved<'a> {

@@ -281,17 +281,14 @@ pub(crate) struct Filter {
     pub(crate) signature: &'static Signature,
     /// In signature order, without `attribute` and `method`; `None` = not given.
     pub(super) given: Vec<Option<Expr>>,
-    pub(crate) attribute: Option<Attribute>,
+    /// The selected part of an element, such as `output.title`.
+    pub(crate) attribute: Option<Vec<Segment>>,
     pub(super) rounding: Rounding,
     /// For `select` and `selectattr`; without a test they keep true elements.
     pub(crate) test: Option<Test>,
     /// For `map`: the filter that it applies to each element.
     pub(crate) each: Option<Box<Filter>>,
 }
-
-/// The selected part of an element, such as `output.title`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attribute(pub(crate) Vec<Segment>);
 
 impl Filter {
     pub(super) fn new(signature: &'static Signature) -> Self {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::eval::{self, Env, List, Meter};
-use super::expr::{Arithmetic, Attribute, Filter, FilterKind};
+use super::expr::{Arithmetic, Filter, FilterKind};
 use super::scope::View;
 use super::{Cause, RenderError, kind_name, number};
 use crate::canonical::{self, Value};
@@ -97,15 +97,15 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
 pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> Option<Result<View<'a>, Cause>> {
     let element = |index: usize| Ok(list.member(index, &[], env)?.unwrap_or_else(View::none));
     match (filter.kind(), &filter.attribute) {
-        (FilterKind::Length, _) => Some(Ok(View::Owned(Value::from(u64::try_from(list.len()).unwrap_or(u64::MAX))))),
+        (FilterKind::Length, _) => Some(Ok(View::Owned(Value::from(u64::try_from(list.length).unwrap_or(u64::MAX))))),
         (FilterKind::First, _) => Some(element(0)),
-        (FilterKind::Last, _) => Some(element(list.len().saturating_sub(1))),
+        (FilterKind::Last, _) => Some(element(list.length.saturating_sub(1))),
         (FilterKind::Map, Some(attribute)) if filter.argument(0).is_none() => {
             let member = |index: usize| {
                 env.meter.work(1)?;
-                list.copied_member(index, &attribute.0, env)
+                list.copied_member(index, attribute, env)
             };
-            Some((0..list.len()).map(member).collect::<Result<_, _>>().map(|items| View::Owned(Value::List(items))))
+            Some((0..list.length).map(member).collect::<Result<_, _>>().map(|items| View::Owned(Value::List(items))))
         }
         _ => None,
     }
@@ -138,12 +138,6 @@ impl Characters {
     }
 }
 
-impl Attribute {
-    fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(item, |value, segment| segment.of(value))
-    }
-}
-
 struct Call<'a> {
     filter: &'a Filter,
     env: Env<'a>,
@@ -164,7 +158,8 @@ impl<'a> Call<'a> {
 
     /// The part of an element named by `attribute`, or the element.
     fn member<'v>(&self, item: &'v Value) -> &'v Value {
-        self.filter.attribute.as_ref().map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null)
+        let mut segments = self.filter.attribute.iter().flatten();
+        segments.try_fold(item, |value, segment| segment.of(value)).unwrap_or(&Value::Null)
     }
 
     /// Makes a text from a text, or from a number or boolean as printed. No filter here makes a text much longer than

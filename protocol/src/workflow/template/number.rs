@@ -25,14 +25,6 @@ pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Re
     }
 }
 
-pub(super) fn negate(value: &Value) -> Result<Value, Cause> {
-    match value {
-        Value::Int(number) => Ok(Value::Int(-number)),
-        Value::Float(number) => Ok(Value::Float(-number)),
-        other => Err(Cause::Operand { operation: "-", found: super::kind_name(other) }),
-    }
-}
-
 /// The order of two numbers or two texts; `None` for anything else.
 pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {

@@ -127,14 +127,13 @@ impl Expander<'_> {
             _ => nearest(base, WORDS),
         };
         let hint = match (base, usual) {
-            ("object" | "map" | "dict", _) => "write its fields as a map, or `{ type: object }`".to_owned(),
-            ("array" | "list", _) => "write `\"string[]\"`, or `{ type: array, items: ... }`".to_owned(),
+            ("object" | "map" | "dict", _) => "write its fields as a map, or `{ type: object }`",
+            ("array" | "list", _) => "write `\"string[]\"`, or `{ type: array, items: ... }`",
             (_, Some(word)) if word == base => {
-                "a shorthand has one `[]`; write `{ type: array, items: ... }` for lists of lists".to_owned()
+                "a shorthand has one `[]`; write `{ type: array, items: ... }` for lists of lists"
             }
-            (_, Some(word)) => format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
-            _ => "the types are `string`, `integer`, `number`, `boolean`, `file`; an enum has words between `|`"
-                .to_owned(),
+            (_, Some(word)) => &format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
+            _ => "the types are `string`, `integer`, `number`, `boolean`, `file`; an enum has words between `|`",
         };
         self.refuse(SourceError::new(Code::UnknownType, node.span, message).with_hint(hint))
     }

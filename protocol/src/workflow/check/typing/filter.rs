@@ -6,7 +6,7 @@ use super::super::types::{Known, Type};
 use super::{Typing, Want, either, presence};
 use crate::diagnostic::Code;
 use crate::workflow::template::Expr;
-use crate::workflow::template::expr::{Attribute, Filter, FilterKind, Input, Test};
+use crate::workflow::template::expr::{Filter, FilterKind, Input, Test};
 
 impl<'w> Typing<'_, 'w> {
     pub(super) fn filter(&mut self, input: &Expr, filter: &Filter, want: Want) -> Known<'w> {
@@ -47,10 +47,10 @@ impl<'w> Typing<'_, 'w> {
             Type::List(element) => (**element).clone(),
             _ => Type::Any.into(),
         };
-        let member = match &filter.attribute {
-            Some(attribute) => self.attribute(&element, attribute, range),
-            None => element.clone(),
-        };
+        let mut member = element.clone();
+        for segment in filter.attribute.iter().flatten() {
+            member = self.member(&member, segment, range).or_absent(member.optional);
+        }
         if let Some(test) = &filter.test {
             self.tested(input, &member, test);
         }
@@ -93,7 +93,7 @@ impl<'w> Typing<'_, 'w> {
 
     /// The elements that are left by `selectattr`: of steps, those with the status that it asks for.
     fn selected(&self, element: Known<'w>, filter: &Filter) -> Known<'w> {
-        let is_of_status = filter.attribute.as_ref().is_some_and(|attribute| presence::is_status(&attribute.0));
+        let is_of_status = filter.attribute.as_ref().is_some_and(|attribute| presence::is_status(attribute));
         if let (Type::PastStep(role, statuses), Some(Test::Compare(comparison, other))) = (&element.kind, &filter.test)
             && is_of_status
             && let Some(words) = presence::words(*comparison, other)
@@ -109,12 +109,5 @@ impl<'w> Typing<'_, 'w> {
             let message = format!("{rule}, and these are of type {}", known.kind.name());
             self.fault(Code::WrongOperand, range, message, "take one member of each: `map(attribute=\"...\")`");
         }
-    }
-
-    fn attribute(&mut self, element: &Known<'w>, attribute: &Attribute, range: &Range<usize>) -> Known<'w> {
-        attribute
-            .0
-            .iter()
-            .fold(element.clone(), |known, segment| self.member(&known, segment, range).or_absent(known.optional))
     }
 }

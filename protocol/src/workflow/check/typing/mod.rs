@@ -195,13 +195,14 @@ impl<'p, 'w> Typing<'p, 'w> {
     }
 
     /// Runs `then` with what follows from `test` being `truth`.
-    fn assuming(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self)) {
+    fn assuming<T>(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self) -> T) -> T {
         let (present, narrowed) = (self.present.len(), self.narrowed.len());
         presence::implied(test, truth, &mut self.present);
         presence::narrowed(test, truth, self.loops.len(), &mut self.narrowed);
-        then(self);
+        let result = then(self);
         self.present.truncate(present);
         self.narrowed.truncate(narrowed);
+        result
     }
 
     /// Those of a role's statuses that have one of these names; all if none has, which is reported elsewhere.
@@ -211,12 +212,6 @@ impl<'p, 'w> Typing<'p, 'w> {
         };
         let left: Vec<usize> = statuses.iter().filter(is_one).copied().collect();
         if left.is_empty() { statuses } else { left }
-    }
-
-    /// The statuses that a step, as it is written, can have here.
-    fn statuses_here(&self, step: &str, role: usize, statuses: Vec<usize>) -> Vec<usize> {
-        let of_step = self.narrowed.iter().filter(|(written, _)| written == step);
-        of_step.fold(statuses, |statuses, (_, words)| self.with_words(role, statuses, words))
     }
 
     /// The steps that lead here, with the statuses that they can have.
@@ -272,10 +267,8 @@ impl<'p, 'w> Typing<'p, 'w> {
             }
             Node::If { test, then, otherwise } => {
                 self.condition(test);
-                let (mut yes, mut no) = (Type::Any.into(), Type::Any.into());
-                self.assuming(test, true, |typing| yes = typing.expr(then, want));
-                self.assuming(test, false, |typing| no = typing.expr(otherwise, want));
-                either(yes, no)
+                let yes = self.assuming(test, true, |typing| typing.expr(then, want));
+                either(yes, self.assuming(test, false, |typing| typing.expr(otherwise, want)))
             }
             Node::Filter(input, filter) => self.filter(input, filter, want),
             Node::Test(input, test) => {

@@ -93,10 +93,10 @@ impl<'w> Typing<'_, 'w> {
                 Some((role, statuses)) => {
                     let whole = path.segments().len() - rest.len() + position;
                     let step = path.segments().get(..whole).unwrap_or_default();
-                    let statuses = match presence::step_name(path, step, self.loops.len()) {
-                        Some(step) => self.statuses_here(&step, role, statuses),
-                        None => statuses,
-                    };
+                    let step = presence::step_name(path, step, self.loops.len());
+                    let narrowed = self.narrowed.iter().filter(|(written, _)| Some(written) == step.as_ref());
+                    let statuses =
+                        narrowed.fold(statuses, |statuses, (_, words)| self.with_words(role, statuses, words));
                     steps = statuses.iter().map(|status| (role, *status)).collect();
                     step_member(self.env, &known.kind, segment, &statuses)
                 }
@@ -183,7 +183,7 @@ impl<'w> Typing<'_, 'w> {
         if of == "`input`" {
             return indexed.has_whole_input;
         }
-        steps.iter().all(|(role, _)| indexed.role(*role).is_none_or(|role| role.is_whole))
+        steps.iter().all(|(role, _)| indexed.roles.get(*role).is_none_or(|role| role.is_whole))
     }
 
     fn root(&mut self, name: &str, range: &Range<usize>) -> Option<Known<'w>> {
@@ -253,7 +253,7 @@ impl<'w> Typing<'_, 'w> {
             self.fault(Code::UnknownField, range, format!("there is no role `{role}`"), hint);
             return None;
         };
-        let missing = env.flow.may_be_missing(&env.state, number);
+        let missing = env.state.contains(env.flow.not_run_bit(number));
         if missing && want != Want::Presence && !self.is_present(&format!("steps.{role}")) {
             let message = format!("`{role}` may not have run when this is read");
             let hint = format!("test for it first, `{{% if steps.{role} %}}`, or append `| default(...)`");
@@ -288,7 +288,7 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
 /// All statuses that steps of these roles can have; none if the statuses of one could not be read.
 fn possible_statuses<'w>(indexed: &IndexedGraph<'w>, roles: impl IntoIterator<Item = usize>) -> Vec<&'w str> {
     let mut possible: Vec<&str> = Vec::new();
-    for role in roles.into_iter().filter_map(|role| indexed.role(role)) {
+    for role in roles.into_iter().filter_map(|role| indexed.roles.get(role)) {
         if !role.is_whole {
             return Vec::new();
         }
@@ -303,7 +303,7 @@ fn possible_statuses<'w>(indexed: &IndexedGraph<'w>, roles: impl IntoIterator<It
 
 fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
     // A step with a reserved status is present only after an edge of that status.
-    env.indexed.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
+    env.indexed.roles.get(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
 pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -323,7 +323,7 @@ fn input(field: &Field) -> Known<'_> {
 }
 
 fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
-    let Some(role) = indexed.role(role) else { return Vec::new() };
+    let Some(role) = indexed.roles.get(role) else { return Vec::new() };
     // A reserved status has no declared fields.
     let Some((_, fields)) = role.role.output.get(status) else {
         return vec![("code", Type::Text.into()), ("message", Type::Text.into())];
