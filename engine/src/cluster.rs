@@ -23,7 +23,6 @@ use crate::failure::Failure;
 #[derive(Clone)]
 pub struct Cluster(Client);
 
-/// A thread that a worker was asked to continue.
 pub(crate) struct Asked {
     pub(crate) thread: ThreadId,
     invocation: String,
@@ -32,9 +31,7 @@ pub(crate) struct Asked {
 /// How a thread is continued.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Choices {
-    /// Limits to raise.
     pub(crate) raised: RaisedLimits,
-    /// What happens with tool calls in doubt.
     pub(crate) in_doubt: Option<InDoubt>,
 }
 
@@ -94,18 +91,12 @@ impl Cluster {
         self.wake(&thread, Wake::Continue(script, continued(&Choices::default()))).await
     }
 
-    /// Begins the log of a thread.
     pub(crate) async fn append(&self, commit: Commit) -> Result<(), Failure> {
         let (thread, needs) = (commit.thread.clone(), commit.row.needs().cloned().collect::<Vec<_>>());
-        let pieces =
-            to_pieces(&[logged(commit)?]).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        let pieces = to_pieces(&[logged(commit)?]).map_err(Failure::internal)?;
         Ok(self.0.append(&thread, &pieces, &needs).await?)
     }
 
-    /// Continues a thread that stopped.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
     pub(crate) async fn resume(
         &self,
         thread: &ThreadId,
@@ -115,18 +106,11 @@ impl Cluster {
         self.wake(thread, Wake::Continue(script, continued(choices))).await
     }
 
-    /// Answers a form that a thread waits for.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
     pub(crate) async fn answer(&self, thread: &ThreadId, answer: &PersonAnswer) -> Result<Asked, Failure> {
         self.wake(thread, Wake::Answer(continued(answer))).await
     }
 
     /// Ends a thread for good, wherever it is driven.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
     pub(crate) async fn cancel(&self, thread: &ThreadId) -> Result<Asked, Failure> {
         self.0.cancel(thread).await?;
         self.wake(thread, Wake::Cancel).await
@@ -154,9 +138,6 @@ impl Cluster {
     }
 
     /// Opens the copy of the cluster's threads in a folder, to bring it up to them.
-    ///
-    /// # Errors
-    /// If it cannot be opened.
     pub async fn copy_in(&self, folder: PathBuf) -> Result<Copy, Failure> {
         let opened = tokio::task::spawn_blocking(move || {
             let opening = Opening { folder, owner: None, durability: Durability::Log };
@@ -172,7 +153,6 @@ impl Cluster {
         Copy { client: self.0.clone(), store: Copied::new(store) }
     }
 
-    /// The client of the cluster.
     pub(crate) fn client(&self) -> Client {
         self.0.clone()
     }
@@ -185,7 +165,7 @@ impl Cluster {
 }
 
 fn broke_off(error: &tokio::task::JoinError) -> Failure {
-    Failure::new(Code::InternalFault, format!("the work broke off: {error}"))
+    Failure::internal(format!("the work broke off: {error}"))
 }
 
 fn continued(choices: &impl Serialize) -> Continued {
@@ -212,9 +192,6 @@ impl Copy {
     }
 
     /// Brings it up to all threads of the cluster.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
     pub async fn all(&self) -> Result<(), Failure> {
         for (thread, count) in self.client.threads().await? {
             if self.store.position(&thread)? < count {

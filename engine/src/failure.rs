@@ -52,6 +52,12 @@ impl Failure {
         Self::Fault(Fault { exit: Exit::of_fault(code), code, message: message.into(), hint: None })
     }
 
+    /// The failure for what only a defect of rondo leads to.
+    #[expect(clippy::needless_pass_by_value, reason = "`map_err` names it")]
+    pub(crate) fn internal(error: impl ToString) -> Self {
+        Self::new(Code::InternalFault, error.to_string())
+    }
+
     /// The failure for an input that a workflow does not take.
     pub fn of_inputs(faults: &[InputFault]) -> Self {
         let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
@@ -64,26 +70,24 @@ impl Failure {
     /// Adds a hint.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<Hint>) -> Self {
-        match self {
-            Self::Fault(fault) => Self::Fault(Fault { hint: Some(hint.into()), ..fault }),
-            faulty @ Self::Diagnostics(_) => faulty,
-        }
+        self.with(|fault| Fault { hint: Some(hint.into()), ..fault })
     }
 
     /// Says of what part it is.
     #[must_use]
     pub fn within(self, part: &str) -> Self {
-        match self {
-            Self::Fault(fault) => Self::Fault(Fault { message: format!("{part}: {}", fault.message), ..fault }),
-            faulty @ Self::Diagnostics(_) => faulty,
-        }
+        self.with(|fault| Fault { message: format!("{part}: {}", fault.message), ..fault })
     }
 
     /// Sets another exit.
     #[must_use]
     pub fn with_exit(self, exit: Exit) -> Self {
+        self.with(|fault| Fault { exit, ..fault })
+    }
+
+    fn with(self, change: impl FnOnce(Fault) -> Fault) -> Self {
         match self {
-            Self::Fault(fault) => Self::Fault(Fault { exit, ..fault }),
+            Self::Fault(fault) => Self::Fault(change(fault)),
             faulty @ Self::Diagnostics(_) => faulty,
         }
     }
@@ -172,7 +176,7 @@ impl From<rebuild::Error> for Failure {
     fn from(error: rebuild::Error) -> Self {
         match error {
             rebuild::Error::Store(error) => error.into(),
-            other => Self::new(Code::InternalFault, other.to_string()),
+            other => Self::internal(other),
         }
     }
 }
@@ -210,7 +214,7 @@ impl From<SubscribeError> for Failure {
 
 impl From<canonical::Error> for Failure {
     fn from(error: canonical::Error) -> Self {
-        Self::new(Code::InternalFault, error.to_string())
+        Self::internal(error)
     }
 }
 
@@ -226,28 +230,20 @@ impl From<Error> for Failure {
             }
             Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
             Error::ResolvedRoles(resolved_roles::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
-            Error::HookProgram { ref program, .. } => {
-                let hint = format!("look at what it is to do, then declare it as [hook.{program}] in rondo.toml");
-                Self::new(Code::HookProgramUnknown, message).with_hint(hint)
-            }
+            Error::HookProgram { program, .. } => Self::new(Code::HookProgramUnknown, message)
+                .with_hint(format!("look at what it is to do, then declare it as [hook.{program}] in rondo.toml")),
             Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
-            Error::Unpriced { ref model, .. } => {
-                let hint = format!(
-                    "say it as price = {{ input, output }} of [model.{model}] in your own settings or in a rondo.toml that you \
-                     agreed to, or take the limit out"
-                );
-                Self::new(Code::PriceUnknown, message).with_hint(hint)
-            }
+            Error::Unpriced { model, .. } => Self::new(Code::PriceUnknown, message).with_hint(format!(
+                "say it as price = {{ input, output }} of [model.{model}] in your own settings or in a rondo.toml that you \
+                 agreed to, or take the limit out"
+            )),
             Error::Limit { .. } => Self::new(Code::LimitUnclear, message),
-            Error::Ceiling { .. } => Self::new(Code::LimitCeiling, message).with_hint(
-                Hint::from("it is [limits] of the settings; ")
-                    .operation(Operation::new(Verb::Doctor))
-                    .words(" prints it"),
-            ),
-            Error::Fault(fault) => fault.hint.into_iter().fold(Self::new(fault.code, message), Self::with_hint),
-            Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => {
-                Self::new(Code::InternalFault, message)
+            Error::Ceiling { .. } => {
+                let hint = Hint::from("it is [limits] of the settings; ").operation(Operation::new(Verb::Doctor));
+                Self::new(Code::LimitCeiling, message).with_hint(hint.words(" prints it"))
             }
+            Error::Fault(fault) => fault.hint.into_iter().fold(Self::new(fault.code, message), Self::with_hint),
+            Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => Self::internal(message),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::read::FileError;
 use rondo_settings::files::{self as of_settings, open_plain, read_all, read_bounded, read_named};
 use rondo_workflows::shipped;
 
@@ -22,9 +23,6 @@ pub fn absolute(path: &Path, here: &Path) -> String {
 }
 
 /// Reads a text file that the command line names, or one of a shipped workflow.
-///
-/// # Errors
-/// [`Code::FileRefused`] with the reason.
 pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
     if let Some(text) = shipped::text(path) {
         return Ok(text.to_owned());
@@ -34,30 +32,31 @@ pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
 }
 
 /// Reads the bytes of a plain file that the command line names, or of standard input.
-///
-/// # Errors
-/// [`Code::FileRefused`] with the reason.
 pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Failure> {
-    let is_stdin = path == Path::new(STDIN);
-    let read = if is_stdin {
-        of_settings::read_bytes(&mut io::stdin().lock(), max_bytes)
-    } else {
-        open_plain(path).and_then(|mut file| of_settings::read_bytes(&mut file, max_bytes))
-    };
-    let named = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
-    read.map_err(|error| Failure::new(Code::FileRefused, format!("{named}: {error}")))
+    read_or_stdin(
+        path,
+        |stdin| of_settings::read_bytes(stdin, max_bytes),
+        |path| of_settings::read_bytes(&mut open_plain(path)?, max_bytes),
+    )
 }
 
 /// Reads what an argument of the command line names: a file, a pipe, or `-` for standard input.
-///
-/// # Errors
-/// [`Code::FileRefused`] with the reason.
 pub fn read_argument(path: &Path, max_bytes: usize) -> Result<String, Failure> {
     if let Some(text) = shipped::text(path) {
         return Ok(text.to_owned());
     }
-    let is_stdin = path == Path::new(STDIN);
-    let read = if is_stdin { read_all(&mut io::stdin().lock(), max_bytes) } else { read_named(path, max_bytes) };
-    let named = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
+    read_or_stdin(path, |stdin| read_all(stdin, max_bytes), |path| read_named(path, max_bytes))
+}
+
+fn read_or_stdin<T>(
+    path: &Path,
+    of_stdin: impl FnOnce(&mut io::StdinLock<'_>) -> Result<T, FileError>,
+    of_file: impl FnOnce(&Path) -> Result<T, FileError>,
+) -> Result<T, Failure> {
+    let (read, named) = if path == Path::new(STDIN) {
+        (of_stdin(&mut io::stdin().lock()), "standard input".into())
+    } else {
+        (of_file(path), path.to_string_lossy())
+    };
     read.map_err(|error| Failure::new(Code::FileRefused, format!("{named}: {error}")))
 }

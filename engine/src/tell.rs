@@ -28,22 +28,11 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     let mut kept = plain.chars().peekable();
     for c in text.replace("\r\n", "\n").chars() {
         // `plain` keeps the order of characters; those that do not match were removed there.
-        if kept.peek() == Some(&c) {
-            kept.next();
-            shown.push(c);
-        } else if kept.peek() == Some(&'\n') && is_line_end(c) {
-            kept.next();
-            shown.push('\u{fffd}');
-        } else {
-            shown.push('\u{fffd}');
-        }
+        let ends_line = matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        let is_kept = kept.next_if(|kept| *kept == c || *kept == '\n' && ends_line) == Some(c);
+        shown.push(if is_kept { c } else { '\u{fffd}' });
     }
     Cow::Owned(shown)
-}
-
-/// Whether `c` ends a line without being a newline.
-fn is_line_end(c: char) -> bool {
-    matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// `text` on one line: a name or a value cannot start a new line.

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::no_threads;
-use crate::host::store_access::trusted_store;
+
 use crate::host::thread_row;
 use crate::rondo::blocking;
 use crate::rondo::run::{self, Run};
@@ -45,12 +45,9 @@ impl Worker {
     /// If the store cannot be opened, or nobody agreed to use it.
     pub async fn open(cluster: &Cluster, rondo: &Rondo) -> Result<Self, Failure> {
         let asking = rondo.clone();
-        let own = blocking(move || {
-            let settings = asking.operator().agreed_settings()?;
-            trusted_store(&settings, asking.operator().consent)
-        });
+        let own = blocking(move || asking.trusted_store(&asking.operator().agreed_settings()?));
         let sessions = Arc::new(Sessions::default());
-        let copied = rondo.open_replicated(own.await?, Arc::clone(&sessions) as _).await?;
+        let copied = rondo.open_replicated(own.await?.0, Arc::clone(&sessions) as _).await?;
         let driver = ThreadDriver { rondo: rondo.clone(), draining: Arc::default(), is_ending: Arc::default() };
         let (client, replica) = (cluster.client(), Arc::new(copied));
         let inner = rondo_restate::Worker { client, driver: Arc::new(driver.clone()), replica, sessions };
@@ -82,7 +79,7 @@ impl Worker {
         let serving = tokio::spawn(self.inner.serve(listener, leaving));
         registered(&client, advertised).await.inspect_err(|_| serving.abort())?;
         ready();
-        serving.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        serving.await.map_err(Failure::internal)?;
         self.driver.rondo.close().await;
         Ok(())
     }
@@ -180,7 +177,6 @@ impl ThreadDriver {
         }
     }
 
-    /// Continues a thread until its run ends.
     async fn continued(
         &self,
         thread: &ThreadId,
@@ -216,10 +212,7 @@ impl ThreadDriver {
 
     /// Tells the person at the worker how it left a thread.
     async fn tell_left(&self, thread: &ThreadId, left: &Leaving) {
-        if *left == Leaving::Drained {
-            return;
-        }
-        let Some(host) = self.rondo.opened_host().cloned() else { return };
+        let Some(host) = self.rondo.opened_host().filter(|_| *left != Leaving::Drained).cloned() else { return };
         let id = thread.clone();
         let read = blocking(move || Ok(host.engine().store().row(&id)?));
         // That it cannot be read is told where it is read for more than this.

@@ -17,7 +17,7 @@ use super::batch::Numbers;
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
-use super::stored_batch::Line;
+use super::stored_batch::{Line, encode};
 use super::threads::{Cells, begun_ms, cells, listed};
 use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line};
 
@@ -287,7 +287,7 @@ fn lines_of(
             {
                 let message = format!("its thread {thread} was deleted");
                 let line = Line::Invalid { code: Code::ThreadUnknown.to_string(), message };
-                lines.entry(thread).or_default().push((batch.clone(), number, line.to_bytes()?));
+                lines.entry(thread).or_default().push((batch.clone(), number, encode(&line)?));
             }
         }
     }

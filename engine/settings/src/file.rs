@@ -25,7 +25,6 @@ use super::{
     parse_duration_ms,
 };
 
-/// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";
 
 /// The name of the user's file, in `rondo/` of the settings folder.
@@ -64,9 +63,7 @@ pub struct FileSettings {
 /// What a file says of a provider; [`Provider`](super::Provider) says what each means.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatedProvider {
-    /// The line of its table's first key, from 1.
     pub line: u32,
-    /// What a person is asked.
     pub asked: Value,
     pub protocol: Option<Sourced<&'static dyn Protocol>>,
     pub base_url: Option<Sourced<String>>,
@@ -145,7 +142,6 @@ type Item<'t> = Spanned<DeValue<'t>>;
 struct File<'a> {
     name: &'a str,
     text: &'a str,
-    /// The offset of every line's end.
     newlines: Vec<usize>,
     layer: Layer,
     faults: RefCell<Vec<Diagnostic>>,
@@ -166,18 +162,15 @@ impl<'a> File<'a> {
     }
 
     fn fault(&self, code: Code, span: &Range<usize>, message: impl Into<String>) {
-        self.report(span, |span| Diagnostic::at(code, self.name, self.text, span, message));
+        self.fault_with_hint(code, span, message, None);
     }
 
-    fn fault_with_hint(&self, code: Code, span: &Range<usize>, message: String, hint: String) {
-        self.report(span, |span| Diagnostic::at(code, self.name, self.text, span, message).with_hint(hint));
-    }
-
-    fn report(&self, span: &Range<usize>, diagnostic: impl FnOnce(Span) -> Diagnostic) {
+    fn fault_with_hint(&self, code: Code, span: &Range<usize>, message: impl Into<String>, hint: Option<String>) {
         let mut faults = self.faults.borrow_mut();
         // Each is placed by reading the file from its beginning.
         if faults.len() < MAX_FAULTS {
-            faults.push(diagnostic(Span::new(span.start, span.len())));
+            let fault = Diagnostic::at(code, self.name, self.text, Span::new(span.start, span.len()), message);
+            faults.push(hint.into_iter().fold(fault, Diagnostic::with_hint));
         }
     }
 
@@ -274,7 +267,8 @@ impl<'a> Section<'a> {
             let (keep, time) = (keep.value.word(), time.value.word());
             let message = format!("`{PROMPT_CACHE_RETENTION}`: {time:?} is not sent with `{PROMPT_CACHE} = {keep:?}`");
             let hint = "keys take in_memory and 24h, blocks take 5m and 1h".to_owned();
-            self.file.fault_with_hint(Code::SettingsContradiction, &self.span(PROMPT_CACHE_RETENTION), message, hint);
+            let span = self.span(PROMPT_CACHE_RETENTION);
+            self.file.fault_with_hint(Code::SettingsContradiction, &span, message, Some(hint));
         }
         provider
     }
@@ -410,22 +404,18 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A schema as a table, as JSON text, or as a file name.
     fn schema(&self) -> Option<ToolSchema> {
-        let value = self.get("schema")?;
-        let wanted = match value.get_ref() {
-            DeValue::Table(_) => match json(value.get_ref()) {
-                Some(schema) => return Some(ToolSchema::Inline(schema.to_text())),
-                None => "a JSON Schema, which holds no dates and no numbers without end",
-            },
-            DeValue::String(text) if text.trim_start().starts_with('{') => {
-                return Some(ToolSchema::Inline(text.to_string()));
-            }
-            DeValue::String(text) => return Some(ToolSchema::File(text.to_string())),
-            _ => "a table, JSON text, or the name of a file",
+        let is_table = self.get("schema")?.get_ref().is_table();
+        let wanted = if is_table {
+            "a JSON Schema, which holds no dates and no numbers without end"
+        } else {
+            "a table, JSON text, or the name of a file"
         };
-        self.file.wrong("schema", wanted, value);
-        None
+        self.converted("schema", wanted, |value| match value {
+            DeValue::String(text) if text.trim_start().starts_with('{') => Some(ToolSchema::Inline(text.to_string())),
+            DeValue::String(text) => Some(ToolSchema::File(text.to_string())),
+            value => json(value).filter(|_| is_table).map(|schema| ToolSchema::Inline(schema.to_text())),
+        })
     }
 
     fn hook(&self) -> HookProgram {
@@ -451,11 +441,11 @@ impl<'a> Section<'a> {
 
     fn command(&self, key: &'static str) -> Option<Vec<String>> {
         let value = self.get(key)?;
-        let words = self.texts(key);
-        if words.is_empty() {
+        let words = Some(self.texts(key)).filter(|words| !words.is_empty());
+        if words.is_none() {
             self.file.wrong(key, "a program and its arguments", value);
         }
-        (!words.is_empty()).then_some(words)
+        words
     }
 
     fn grant(&self) -> Grant {
@@ -495,16 +485,13 @@ impl<'a> Section<'a> {
 
     fn report_unknown_keys(&self) {
         let known = self.known.borrow();
-        for (key, _) in self.table {
-            let name = key.get_ref().as_ref();
-            if known.contains(&name) {
-                continue;
-            }
+        let unknown = self.table.iter().map(|(key, _)| (key, key.get_ref().as_ref()));
+        for (key, name) in unknown.filter(|(_, name)| !known.contains(name)) {
             let hint = did_you_mean(name, known.iter().copied())
                 .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
             let at = if self.name.is_empty() { "at the top".to_owned() } else { format!("in {}", self.name) };
             let message = format!("unknown key `{}` {at}", excerpt(name));
-            self.file.fault_with_hint(Code::SettingsKey, &key.span(), message, hint);
+            self.file.fault_with_hint(Code::SettingsKey, &key.span(), message, Some(hint));
         }
     }
 
@@ -547,7 +534,6 @@ impl<'a> Section<'a> {
         Some(Sourced { value, from: self.file.layer.line(self.file.line(&self.span(key))) })
     }
 
-    /// The tables of a table, by name.
     fn tables<T>(&self, key: &'static str, read: impl Fn(&Section<'a>) -> T) -> BTreeMap<String, T> {
         let outer = self.get(key).and_then(|item| self.file.as_table(key, item));
         let inner = |(name, item): (&Spanned<DeString<'_>>, &'a Item<'a>)| {
@@ -565,7 +551,6 @@ impl<'a> Section<'a> {
         Some(self.file.section(table, name, read))
     }
 
-    /// The texts of a table, by name.
     fn named_texts(&self, key: &'static str, check: fn(&str) -> Result<String, String>) -> BTreeMap<String, String> {
         let inner = self.get(key).and_then(|item| self.file.as_table(key, item));
         let text = |(name, item): (&Spanned<DeString<'_>>, &Item<'_>)| {

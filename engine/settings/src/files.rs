@@ -60,7 +60,6 @@ fn open_at_once(path: &Path) -> Result<(File, FileType), FileError> {
 }
 
 /// Reads a regular text file of at most `max_bytes`.
-///
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     let mut file = open_plain(path)?;
     read_all(&mut file, max_bytes)

@@ -1,8 +1,6 @@
 //! Detects keys in a settings file by name: of variables, command options and address parts. They are secrets
 //! everywhere, and never shown.
 
-use std::fmt::Write as _;
-
 use rondo_agent_kit::redact::bare_key;
 use rondo_protocol::Digest;
 
@@ -19,23 +17,7 @@ const ASKS_FOR_ONE: &str = "ASKPASS";
 const KEY_LIKE_BYTES: usize = 12;
 
 /// How keys of common services begin.
-const BEGINNINGS: [&str; 15] = [
-    "sk-",
-    "sk_",
-    "pk_",
-    "rk_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xox",
-    "hf_",
-    "npm_",
-    "pypi-",
-    "AKIA",
-    "AIza",
-];
+const BEGINNINGS: &str = "sk- sk_ pk_ rk_ ghp_ gho_ ghs_ github_pat_ glpat- xox hf_ npm_ pypi- AKIA AIza";
 
 /// The shortest run of letters and digits that is no word, model or version.
 const RANDOM_BYTES: usize = 16;
@@ -83,7 +65,7 @@ fn looks_like_a_key(value: &str) -> bool {
 fn is_bare_key(word: &str) -> bool {
     let is_random = |run: &str| run.len() >= RANDOM_BYTES && looks_like_a_key(run);
     looks_like_a_key(word)
-        && (BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
+        && (BEGINNINGS.split(' ').any(|beginning| word.starts_with(beginning))
             || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random))
 }
 
@@ -100,7 +82,6 @@ pub fn masked(name: &str, value: &str) -> String {
     }
 }
 
-/// Whether a value could be a key, and not a command, option or path.
 fn can_be_a_key(value: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '/');
     let has_slash = value.contains('/');
@@ -191,18 +172,13 @@ fn places(words: &[String]) -> Vec<(usize, String, String)> {
 /// An address in displayable form: values in its query that look like keys are masked.
 pub fn masked_address(address: &str) -> String {
     let Some((base, query)) = address.split_once('?') else { return address.to_owned() };
-    let mut shown = format!("{base}?");
-    for (at, part) in query.split('&').enumerate() {
-        let gap = if at == 0 { "" } else { "&" };
-        let _ = match part.split_once('=') {
-            Some((name, value)) => write!(shown, "{gap}{name}={}", masked(name, value)),
-            None => write!(shown, "{gap}{part}"),
-        };
-    }
-    shown
+    let parts = query.split('&').map(|part| match part.split_once('=') {
+        Some((name, value)) => format!("{name}={}", masked(name, value)),
+        None => part.to_owned(),
+    });
+    format!("{base}?{}", parts.collect::<Vec<_>>().join("&"))
 }
 
-/// The keys in the query of an address.
 pub(crate) fn in_address(address: &str) -> Vec<Secret> {
     let query = address.split_once('?').map_or("", |(_, query)| query);
     let parts = query.split('&').filter_map(|part| part.split_once('='));

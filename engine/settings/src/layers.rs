@@ -13,7 +13,7 @@ use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 
 use super::file::{FileSettings, Stated, StatedProvider};
-use super::{FILE_NAME, Grant, Imposed, Model, Origin, Price, SandboxSettings, Sourced, USER_FILE_NAME};
+use super::{FILE_NAME, Grant, Model, Origin, Price, SandboxSettings, Sourced, USER_FILE_NAME};
 use crate::trust::{Ask, Kind};
 
 /// A project's table that would replace one of the user's.
@@ -22,7 +22,6 @@ use crate::trust::{Ask, Kind};
     "[{table}] is declared in {project} of the project and in {user} of the user, and a project never replaces a user's"
 )]
 pub struct Clash {
-    /// Its name, such as `tool.build`.
     pub table: String,
     pub project: String,
     pub user: String,
@@ -38,9 +37,8 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     }
 }
 
-pub fn with_claims(project: Stated, user: &Stated) -> Stated {
+pub fn with_claims(mut project: Stated, user: &Stated) -> Stated {
     let are_all_asked = are_prices_asked(&project, user);
-    let mut project = project;
     for (name, model) in &mut project.models {
         if let Some(price) = &mut model.price {
             price.is_claim = !(are_all_asked || has_price(user, name));
@@ -95,9 +93,7 @@ fn asks_with(project: &Stated, is_price_asked: impl Fn(&str) -> bool) -> Vec<Ask
     asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, server.asked.clone())));
     asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, tool.asked.clone())));
     asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, hook.asked.clone())));
-    asks.extend(
-        imposed.iter().map(|Imposed { hook, stated, from: _ }| Ask::new(Kind::Impose, &hook.kind, stated.clone())),
-    );
+    asks.extend(imposed.iter().map(|imposed| Ask::new(Kind::Impose, &imposed.hook.kind, imposed.stated.clone())));
     asks.extend(of_grant(grant));
     asks
 }
@@ -136,9 +132,8 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
     let sandbox = command_line.grant.sandbox.or(files.grant.sandbox);
     let mut providers = files.providers.clone();
     for (name, set) in command_line.providers {
-        let provider = providers.entry(name).or_default();
-        let stated = std::mem::take(provider);
-        *provider = StatedProvider {
+        let stated = providers.remove(&name).unwrap_or_default();
+        let provider = StatedProvider {
             line: stated.line,
             asked: stated.asked,
             base_url: set.base_url.or(stated.base_url),
@@ -151,22 +146,19 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
             prompt_cache: set.prompt_cache.or(stated.prompt_cache),
             prompt_cache_retention: set.prompt_cache_retention.or(stated.prompt_cache_retention),
             response_format: set.response_format.or(stated.response_format),
-            headers: over(set.headers, stated.headers),
-            headers_env: over(set.headers_env, stated.headers_env),
-            query: over(set.query, stated.query),
+            headers: joined(set.headers, stated.headers),
+            headers_env: joined(set.headers_env, stated.headers_env),
+            query: joined(set.query, stated.query),
         };
+        providers.insert(name, provider);
     }
-    let rules = FileSettings {
-        max_bytes: command_line.files.max_bytes.or(files.files.max_bytes),
-        media_types: command_line.files.media_types.clone().or_else(|| files.files.media_types.clone()),
-    };
+    let FileSettings { max_bytes, media_types } = command_line.files.clone();
     let merged = merged(files, Stated { providers: BTreeMap::new(), ..command_line });
-    Stated { providers, files: rules, grant: Grant { sandbox, ..merged.grant }, ..merged }
-}
-
-fn over(set: BTreeMap<String, String>, mut stated: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    stated.extend(set);
-    stated
+    let files = FileSettings {
+        max_bytes: max_bytes.or(merged.files.max_bytes),
+        media_types: media_types.or(merged.files.media_types),
+    };
+    Stated { providers, files, grant: Grant { sandbox, ..merged.grant }, ..merged }
 }
 
 /// The tables of a project that would replace one of the user's. A provider described only by the environment is not a
@@ -225,13 +217,10 @@ fn of_grant(grant: &Grant) -> Vec<Ask> {
     let of = |kind: Kind, names: &[String]| -> Vec<Ask> {
         names.iter().map(|name| Ask::new(kind, name, Value::Null)).collect()
     };
-    let mut asks = of(Kind::Grant, tools.as_deref().unwrap_or_default());
-    if tools.as_ref().is_some_and(Vec::is_empty) {
-        asks.push(Ask::new(Kind::Grant, "nothing", Value::Null));
-    }
-    for (kind, paths) in [(Kind::Read, read), (Kind::Write, write)] {
-        asks.extend(of(kind, paths.as_deref().unwrap_or_default()));
-        if paths.as_ref().is_some_and(Vec::is_empty) {
+    let mut asks = Vec::new();
+    for (kind, names) in [(Kind::Grant, tools), (Kind::Read, read), (Kind::Write, write)] {
+        asks.extend(of(kind, names.as_deref().unwrap_or_default()));
+        if names.as_ref().is_some_and(Vec::is_empty) {
             asks.push(Ask::new(kind, "nothing", Value::Null));
         }
     }
@@ -242,21 +231,20 @@ fn of_grant(grant: &Grant) -> Vec<Ask> {
     asks
 }
 
-/// The tables of both files, by name. A table in both is a clash, which is reported earlier; the user's is kept here.
-fn joined<T>(user: BTreeMap<String, T>, project: BTreeMap<String, T>) -> BTreeMap<String, T> {
-    project.into_iter().chain(user).collect()
+/// Both, by name; of one in both, the first. A table in both files is a clash, which is reported earlier.
+fn joined<T>(first: BTreeMap<String, T>, second: BTreeMap<String, T>) -> BTreeMap<String, T> {
+    second.into_iter().chain(first).collect()
 }
 
 fn models(user: BTreeMap<String, Model>, project: BTreeMap<String, Model>) -> BTreeMap<String, Model> {
     let mut models = user;
-    for (name, stated) in project {
+    for (name, Model { provider, model: id, price }) in project {
         let model = models.entry(name).or_default();
-        let Model { provider, model: id, price } = std::mem::take(model);
         // A price is that of the id beside it, and says nothing of another one.
-        let is_same = id.as_ref().zip(stated.model.as_ref()).is_none_or(|(own, other)| own.value == other.value);
-        let price = price.filter(|_| is_same);
-        *model =
-            Model { provider: stated.provider.or(provider), model: stated.model.or(id), price: stated.price.or(price) };
+        let is_same = model.model.as_ref().zip(id.as_ref()).is_none_or(|(own, other)| own.value == other.value);
+        let own = std::mem::take(model);
+        let price = price.or(own.price.filter(|_| is_same));
+        *model = Model { provider: provider.or(own.provider), model: id.or(own.model), price };
     }
     models
 }
@@ -274,8 +262,11 @@ fn united(mut user: Vec<String>, mut project: Vec<String>) -> Vec<String> {
     user
 }
 
-fn lower(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    a.into_iter().chain(b).min()
+fn lower<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+        (a, b) => a.or(b),
+    }
 }
 
 fn lower_totals(user: SandboxSettings, project: &SandboxSettings) -> SandboxSettings {
@@ -289,10 +280,7 @@ fn lower_totals(user: SandboxSettings, project: &SandboxSettings) -> SandboxSett
 
 fn lower_limits(user: &Ceilings, project: &Ceilings) -> Ceilings {
     Ceilings {
-        cost_usd: match (user.cost_usd, project.cost_usd) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        },
+        cost_usd: lower(user.cost_usd, project.cost_usd),
         depth: lower(user.depth, project.depth),
         model_calls: lower(user.model_calls, project.model_calls),
         steps: lower(user.steps, project.steps),

@@ -56,14 +56,12 @@ pub const SCRIPTED_MODEL: &str = "scripted";
 
 pub const SET: &str = "--set";
 
-/// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sourced<T> {
     pub value: T,
     pub from: Origin,
 }
 
-/// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A flag of the command line, such as `--store`.
@@ -74,6 +72,12 @@ pub enum Origin {
     /// A line of the project's `rondo.toml`, from 1.
     Project(u32),
     Default,
+}
+
+impl<T> Sourced<T> {
+    pub(crate) fn by_default(value: T) -> Self {
+        Self { value, from: Origin::Default }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -109,19 +113,16 @@ impl Layer {
 pub struct Settings {
     /// The project's `rondo.toml`, if there is one, even if only parts of it apply.
     pub file: Option<PathBuf>,
-    /// The user's `config.toml`, if there is one.
     pub user_file: Option<PathBuf>,
     pub store: Sourced<PathBuf>,
     pub durability: Sourced<Durability>,
     /// Providers by name; [`DEFAULT_PROVIDER`] is always among them.
     pub providers: BTreeMap<String, Provider>,
-    /// The operator's settings for logical models, by name.
     pub models: BTreeMap<String, Model>,
     /// The model for a logical name that neither the operator nor the workflow resolves.
     pub default_model: Option<Sourced<String>>,
     /// Limits in addition to a workflow's own.
     pub limits: Ceilings,
-    /// The rules for files that threads are given.
     pub files: FileRules,
     /// The folder that tools work in: that of `rondo.toml`, else the working folder.
     pub workspace: PathBuf,
@@ -158,7 +159,6 @@ pub struct Provided {
     pub servers: Vec<String>,
 }
 
-/// A provider of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
     /// What it speaks: the operator's setting, else by its address or its name.
@@ -170,19 +170,14 @@ pub struct Provider {
     pub key_command: Option<Sourced<Vec<String>>>,
     /// The key, if its variable is set.
     pub key: Option<Secret>,
-    /// Milliseconds until a connection must be established.
     pub connect_timeout_ms: Sourced<u64>,
-    /// Milliseconds a reply may be idle.
     pub idle_timeout_ms: Sourced<u64>,
     /// Milliseconds for a call with all its retries, if set.
     pub total_timeout_ms: Option<Sourced<u64>>,
-    /// How it is asked to cache the prefix of a request.
     pub prompt_cache: Sourced<PromptCache>,
-    /// For how long, if the operator sets it.
     pub prompt_cache_retention: Option<Sourced<CacheRetention>>,
     /// How it is asked to constrain the format of an answer: the operator's setting, else the default for its address.
     pub response_format: Sourced<ResponseFormat>,
-    /// Headers of its requests, by name.
     pub headers: BTreeMap<String, String>,
     /// Headers by the variables that hold their values.
     pub headers_env: BTreeMap<String, String>,
@@ -206,21 +201,17 @@ pub const TOKEN_FILE: &str = "serve-token";
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
-    /// The provider that serves it.
     pub provider: Option<Sourced<String>>,
     /// The provider's id of the model.
     pub model: Option<Sourced<String>>,
     pub price: Option<Price>,
 }
 
-/// A price with its source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Price {
     #[serde(flatten)]
     pub dollars: models::Price,
-    /// Where the figures stand.
     pub source: Option<String>,
-    /// Of when they are.
     pub date: Option<String>,
     /// Whether only a project says so, and nobody agreed to it. It tells costs of models that have no other price, and
     /// no limit on money relies on it.
@@ -245,14 +236,11 @@ pub struct Grant {
     pub sandbox: Option<bool>,
 }
 
-/// A server of tools.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mcp {
-    /// The line of its first key, from 1.
     pub line: u32,
     /// What a person is asked of it.
     pub asked: Value,
-    /// The program to start.
     pub command: Option<String>,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -263,7 +251,6 @@ pub struct Mcp {
     pub headers_env: BTreeMap<String, String>,
     /// Where the program starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
-    /// Milliseconds a call may take.
     pub timeout_ms: Option<u64>,
     pub sandbox: Option<Sandbox>,
 }
@@ -280,7 +267,6 @@ impl Mcp {
     }
 }
 
-/// Where an outside program starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cwd {
     Workspace,
@@ -312,7 +298,6 @@ pub struct SandboxSettings {
 /// A hook that the operator adds to every workflow, in the form of an entry under `hooks`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imposed {
-    /// The hook as read.
     pub hook: rondo_protocol::workflow::HookUse,
     /// The keys of the table as JSON.
     pub stated: Value,
@@ -323,14 +308,12 @@ pub struct Imposed {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tool {
     pub line: u32,
-    /// What a person is asked of it.
     pub asked: Value,
     pub argv: Vec<String>,
     /// The JSON Schema of its arguments; without one it takes no arguments.
     pub schema: Option<ToolSchema>,
     /// `pure`, `reads`, `writes` or `external`.
     pub effect: Option<String>,
-    /// What it reads or writes.
     pub paths: Vec<String>,
     /// Where it starts; `None` means the workspace.
     pub cwd: Option<Cwd>,
@@ -341,7 +324,15 @@ pub struct Tool {
     pub in_doubt: Option<InDoubt>,
 }
 
-/// Where the schema of a tool's arguments is.
+impl Tool {
+    pub fn schema_file(&self) -> Option<&String> {
+        match &self.schema {
+            Some(ToolSchema::File(file)) => Some(file),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolSchema {
     /// In `rondo.toml`, as JSON text.
@@ -354,7 +345,6 @@ pub enum ToolSchema {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookProgram {
     pub line: u32,
-    /// What a person is asked of it.
     pub asked: Value,
     pub argv: Vec<String>,
     /// Where it starts; `None` means a private folder.

@@ -30,11 +30,11 @@ const fn openai(model: &'static str, input: f64, cached: f64, output: f64, long_
 }
 
 const fn anthropic(model: &'static str, input: f64, cached: f64, output: f64) -> Row {
-    Row { model, source: ANTHROPIC, input, cached, output, long_prompt: None }
+    Row { source: ANTHROPIC, ..openai(model, input, cached, output, None) }
 }
 
 const fn gemini(model: &'static str, input: f64, cached: f64, output: f64, long_prompt: Option<LongPrompt>) -> Row {
-    Row { model, source: GOOGLE, input, cached, output, long_prompt }
+    Row { source: GOOGLE, ..openai(model, input, cached, output, long_prompt) }
 }
 
 const LIST: [Row; 53] = [

@@ -38,16 +38,12 @@ pub struct VariableFault {
     pub what: String,
 }
 
-/// A logical model that cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
-    /// No model id is set.
     #[error("no model is set for `{name}`")]
     NoModel { name: String },
-    /// A provider that is not in `rondo.toml`.
     #[error("model `{name}` is served by provider `{provider}`, which has no table in {FILE_NAME}")]
     UnknownProvider { name: String, provider: String },
-    /// A provider with neither key nor address.
     #[error("provider `{provider}` has no key: ${key_env} is not set")]
     NoKey {
         provider: String,
@@ -57,7 +53,6 @@ pub enum Unresolved {
     },
 }
 
-/// A logical model with its provider and model id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
     pub provider: String,
@@ -115,7 +110,7 @@ pub fn resolve(
         .durability
         .map(|value| Sourced { value, from: Origin::Flag("--durability".to_owned()) })
         .or(stated.durability)
-        .unwrap_or(Sourced { value: Durability::Sync, from: Origin::Default });
+        .unwrap_or(Sourced::by_default(Durability::Sync));
 
     let mut stated_providers = stated.providers;
     for service in protocol::ALL.iter().map(|protocol| protocol.service()) {
@@ -124,26 +119,24 @@ pub fn resolve(
             stated_providers.entry(service.provider.to_owned()).or_default();
         }
     }
-    let providers: BTreeMap<String, Provider> = stated_providers
-        .into_iter()
-        .map(|(name, stated)| {
-            let provider = provider(&name, stated, &mut environment);
-            (name, provider)
-        })
-        .collect();
+    let mut providers = BTreeMap::new();
+    for (name, stated) in stated_providers {
+        let provider = provider(&name, stated, &mut environment);
+        providers.insert(name, provider);
+    }
 
     let default_model = environment.text("RONDO_MODEL");
     let servers = || stated.mcp.values();
-    let mcp_keys = servers().flat_map(|mcp| mcp.key_env.iter().chain(mcp.headers_env.values()).cloned());
-    let of_providers = providers.values().flat_map(|provider| {
-        let header_variables = provider.headers_env.values().cloned();
-        [provider.key_env.value.clone()].into_iter().chain(header_variables)
-    });
-    let key_variables = of_providers.chain(mcp_keys);
-    let mut secrets: Vec<Secret> = key_variables
-        .chain(protocol::ALL.iter().map(|protocol| protocol.service().key_env.to_owned()))
-        .chain([TOKEN_VARIABLE.to_owned()])
-        .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
+    let mcp_keys = servers().flat_map(|mcp| mcp.key_env.iter().chain(mcp.headers_env.values()));
+    let of_providers = providers
+        .values()
+        .flat_map(|provider| [&provider.key_env.value].into_iter().chain(provider.headers_env.values()));
+    let mut secrets: Vec<Secret> = of_providers
+        .chain(mcp_keys)
+        .map(String::as_str)
+        .chain(protocol::ALL.iter().map(|protocol| protocol.service().key_env))
+        .chain([TOKEN_VARIABLE])
+        .filter_map(|name| Some(Secret { name: name.to_owned(), value: environment.text(name)?.value }))
         .collect();
     let bare = |secret: &Secret| Secret { name: secret.name.clone(), value: bare_key(&secret.value).to_owned() };
     let sent = providers.values().flat_map(|provider| provider.headers.iter().chain(&provider.query));
@@ -180,7 +173,7 @@ pub fn resolve(
         },
         workspace: files.project.as_deref().map_or(folder, folder_of).to_path_buf(),
         environment: passed_on(variable),
-        trust: trust_file(variable),
+        trust: data_file(variable, "trust.json"),
         secret_file: secret_file(folder, variable),
         state_folder: state_folder(variable),
         grant: stated.grant,
@@ -196,14 +189,15 @@ pub fn resolve(
     })
 }
 
-fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/trust.json"))
+/// A file of the user's that outlasts projects.
+fn data_file(variable: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<PathBuf> {
+    Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo").join(name))
 }
 
 /// The path of the user's secret, which identifies stores as the user's own.
 fn secret_file(folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let stated = variable("RONDO_SECRET_FILE").filter(|file| !file.is_empty()).map(|file| folder.join(file));
-    stated.or_else(|| Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/secret")))
+    stated.or_else(|| data_file(variable, "secret"))
 }
 
 /// The folder of what the program can do without, such as how far an examination got.
@@ -213,21 +207,8 @@ fn state_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 
 /// The environment of outside programs: what they need to find their way, and no key.
 fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
-    const PASSED_ON: [&str; 12] = [
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "TZ",
-        "TERM",
-        "CARGO_HOME",
-        "RUSTUP_HOME",
-        "JAVA_HOME",
-    ];
-    PASSED_ON.into_iter().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
+    const PASSED_ON: &str = "PATH HOME USER LOGNAME LANG LC_ALL LC_CTYPE TZ TERM CARGO_HOME RUSTUP_HOME JAVA_HOME";
+    PASSED_ON.split(' ').filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
 }
 
 impl Settings {
@@ -254,14 +235,13 @@ impl Settings {
             let known = self.providers.get(&provider);
             let key_env = known.map(|known| known.key_env.value.clone());
             let key_env = key_env.or_else(|| Some(protocol::of_service(&provider)?.service().key_env.to_owned()));
-            match key_env {
-                _ if known.is_some_and(Provider::is_usable) => {}
-                Some(key_env) => {
-                    let usable = self.providers.iter().filter(|(_, other)| other.is_usable());
-                    let usable = usable.map(|(name, _)| name.clone()).collect();
-                    return Err(Unresolved::NoKey { provider, key_env, usable });
-                }
-                None => return Err(Unresolved::UnknownProvider { name: name.to_owned(), provider }),
+            if !known.is_some_and(Provider::is_usable) {
+                let Some(key_env) = key_env else {
+                    return Err(Unresolved::UnknownProvider { name: name.to_owned(), provider });
+                };
+                let usable = self.providers.iter().filter(|(_, other)| other.is_usable());
+                let usable = usable.map(|(name, _)| name.clone()).collect();
+                return Err(Unresolved::NoKey { provider, key_env, usable });
             }
         }
         let price = stated.and_then(|stated| self.price(stated, &model));
@@ -287,7 +267,6 @@ impl Settings {
         stated.or_else(|| protocol::of_service(provider))
     }
 
-    /// How a provider is asked to constrain answers.
     pub fn response_format(&self, provider: &str) -> ResponseFormat {
         self.providers.get(provider).map(|provider| provider.response_format.value).unwrap_or_default()
     }
@@ -328,13 +307,14 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a duration such as `250ms`, `30s`, `10m`, `2h` or `3d`.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
-    let excerpt = || text.chars().take(40).collect::<String>();
     match duration_ms(text) {
         Some(0) => Err("a duration must be longer than nothing".to_owned()),
         Some(milliseconds) => Ok(milliseconds),
-        None => Err(format!("{:?} is not a duration such as 250ms, 30s, 10m, 2h or 3d", excerpt())),
+        None => {
+            let excerpt: String = text.chars().take(40).collect();
+            Err(format!("{excerpt:?} is not a duration such as 250ms, 30s, 10m, 2h or 3d"))
+        }
     }
 }
 
@@ -386,7 +366,7 @@ fn store_folder(
             let beside = if store.from.is_project() { Some(beside) } else { files.user.as_deref().map(folder_of) };
             Sourced { value: beside.unwrap_or(folder).join(&store.value), from: store.from.clone() }
         }
-        None => Sourced { value: beside.join(DEFAULT_STORE), from: Origin::Default },
+        None => Sourced::by_default(beside.join(DEFAULT_STORE)),
     }
 }
 
@@ -395,37 +375,34 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
     let variable = of_name.map(|protocol| protocol.service().base_url_env);
     let from_environment = variable.and_then(|variable| environment.checked(variable, address));
     let base_url = stronger(from_environment, stated.base_url);
-    let by_default = |value| Sourced { value, from: Origin::Default };
     let protocol = stated.protocol.unwrap_or_else(|| {
         let known = base_url.as_ref().and_then(|base_url| protocol::at(&base_url.value));
-        by_default(known.or(of_name).unwrap_or(protocol::COMMON))
+        Sourced::by_default(known.or(of_name).unwrap_or(protocol::COMMON))
     });
     let service = protocol.value.service();
-    let base_url = base_url.unwrap_or_else(|| Sourced { value: service.base_url.to_owned(), from: Origin::Default });
+    let base_url = base_url.unwrap_or_else(|| Sourced::by_default(service.base_url.to_owned()));
     let own_key_env = of_name.map_or(service.key_env, |of_name| of_name.service().key_env);
-    let key_env = stated.key_env.unwrap_or_else(|| Sourced { value: own_key_env.to_owned(), from: Origin::Default });
+    let key_env = stated.key_env.unwrap_or_else(|| Sourced::by_default(own_key_env.to_owned()));
     // A key goes to another server than its own only if the operator sets this.
     let is_own_key = (of_name.is_some() || key_env.from != Origin::Default) && stated.key_command.is_none();
     let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
-    let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
+    let mut timeout = |variable: &str, stated: Option<Sourced<u64>>| {
         stronger(environment.checked(variable, parse_duration_ms), stated)
     };
-    let by_address =
-        || Sourced { value: protocol.value.dialect(&base_url.value).response_format, from: Origin::Default };
+    let by_address = || Sourced::by_default(protocol.value.dialect(&base_url.value).response_format);
     let response_format = stated.response_format.unwrap_or_else(by_address);
-    let by_default = |value: u64| Sourced { value, from: Origin::Default };
     Provider {
         protocol,
         base_url,
         key: key.map(|key| Secret { name: key_env.value.clone(), value: key.value }),
         key_env,
         key_command: stated.key_command,
-        connect_timeout_ms: timeout(environment, "RONDO_CONNECT_TIMEOUT", stated.connect_timeout_ms)
-            .unwrap_or_else(|| by_default(DEFAULT_CONNECT_TIMEOUT_MS)),
-        idle_timeout_ms: timeout(environment, "RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)
-            .unwrap_or_else(|| by_default(DEFAULT_IDLE_TIMEOUT_MS)),
-        total_timeout_ms: timeout(environment, "RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
-        prompt_cache: stated.prompt_cache.unwrap_or(Sourced { value: PromptCache::default(), from: Origin::Default }),
+        connect_timeout_ms: timeout("RONDO_CONNECT_TIMEOUT", stated.connect_timeout_ms)
+            .unwrap_or(Sourced::by_default(DEFAULT_CONNECT_TIMEOUT_MS)),
+        idle_timeout_ms: timeout("RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)
+            .unwrap_or(Sourced::by_default(DEFAULT_IDLE_TIMEOUT_MS)),
+        total_timeout_ms: timeout("RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
+        prompt_cache: stated.prompt_cache.unwrap_or(Sourced::by_default(PromptCache::default())),
         prompt_cache_retention: stated.prompt_cache_retention,
         response_format,
         header_keys: stated

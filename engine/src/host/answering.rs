@@ -57,7 +57,6 @@ pub fn resolve_form(
     Ok((ResolvedForm { root, open, digest, workflow }, row))
 }
 
-/// The answer to a form with that digest.
 pub fn answer(said: PersonSaid, form: Digest, OpenForm { thread, visit, .. }: OpenForm, by: Answerer) -> PersonAnswer {
     PersonAnswer { thread, visit, form, said, by }
 }
@@ -85,7 +84,6 @@ pub(crate) fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     }
 }
 
-/// The failure for an answer to a form of the other kind.
 pub fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
     let role = &open.visit.role;
     let message = if is_approval {
@@ -96,18 +94,14 @@ pub fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
     Failure::new(Code::AnswerUnclear, message)
 }
 
-/// The form that is meant.
 fn chosen(
     thread: &ThreadId,
     open: Vec<OpenForm>,
     FormName { role, lane, digest }: FormName<'_>,
 ) -> Result<OpenForm, Failure> {
     let listed = |between: &str| {
-        let first = Hint::default();
-        open.iter().enumerate().fold(first, |listed, (place, open)| {
-            let listed = if place == 0 { listed } else { listed.words(between) };
-            listed.then(answered(thread, open))
-        })
+        let all = open.iter().map(|open| answered(thread, open));
+        all.reduce(|listed, next| listed.words(between).then(next)).unwrap_or_default()
     };
     let (in_line, below) = (listed(", "), listed("\n"));
     let is_meant = |open: &OpenForm| {
@@ -115,15 +109,15 @@ fn chosen(
             && lane.is_none_or(|lane| lane == open.visit.lane.as_str())
             && digest.is_none_or(|digest| digest == open.digest(thread))
     };
-    let mut meant: Vec<OpenForm> = open.into_iter().filter(is_meant).collect();
-    match meant.len() {
-        1 => meant.pop().ok_or_else(no_threads),
-        0 => {
+    let mut meant = open.into_iter().filter(is_meant);
+    match (meant.next(), meant.count()) {
+        (Some(open), 0) => Ok(open),
+        (None, _) => {
             let message = format!("thread {thread} does not wait for that form");
             Err(Failure::new(Code::NotWaiting, message).with_hint(Hint::from("open: ").then(in_line)))
         }
-        count => {
-            let message = format!("{count} forms of thread {thread} are open; which one?");
+        (Some(_), others) => {
+            let message = format!("{} forms of thread {thread} are open; which one?", others + 1);
             Err(Failure::new(Code::AnswerUnclear, message).with_hint(below))
         }
     }
@@ -146,15 +140,14 @@ fn answered(thread: &ThreadId, open: &OpenForm) -> Hint {
     Hint::from(on_form(thread, open, "form")).words(format!(" for {}{lane}", visit.role))
 }
 
-/// The failure for a program that would allow a tool call.
 pub(crate) fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
-    Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it").with_hint(
-        Hint::from("tell them to look at it and type ").operation(answer_to(thread, open)).words(" or `--refuse`"),
-    )
+    let hint = Hint::from("tell them to look at it and type ").operation(answer_to(thread, open));
+    Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
+        .with_hint(hint.words(" or `--refuse`"))
 }
 
 pub fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {
-    let unknown = || Failure::new(Code::InternalFault, format!("the workflow has no role {}", visit.role));
+    let unknown = || Failure::internal(format!("the workflow has no role {}", visit.role));
     workflow.role(visit.role.as_str()).ok_or_else(unknown)
 }
 
@@ -169,23 +162,17 @@ pub fn statuses(role: &Role) -> String {
 
 /// Checks an answer by the contract of its role, before anything is started.
 pub fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> {
-    let contracts =
-        resolved_roles::body_readers(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let contracts = resolved_roles::body_readers(workflow).map_err(Failure::internal)?;
     let PersonSaid::Form(form) = &answer.said else { return Ok(()) };
     let Some(contract) = contracts.get(&answer.visit.role) else { return Ok(()) };
     let role = role(workflow, &answer.visit)?;
-    let invalid =
-        |fault: rondo_protocol::call::Fault| Failure::new(fault.code, fault.message).with_hint(statuses(role));
-    forms::read(contract, &form.to_value()).map(drop).map_err(invalid)
+    let read = forms::read(contract, &form.to_value());
+    read.map(drop).map_err(|fault| Failure::new(fault.code, fault.message).with_hint(statuses(role)))
 }
 
-/// A status of a form, and its fields.
 type Declared<'r> = (&'r Status, &'r [(FieldName, Field)]);
 
 /// The fields that a form with this status has.
-///
-/// # Errors
-/// [`Code::AnswerInvalid`] if the form has no such status.
 pub fn declared<'r>(role: &'r Role, status: &str) -> Result<Declared<'r>, Failure> {
     let found = role.output.iter().find(|(known, _)| known.as_str() == status);
     found.map(|(status, fields)| (status, fields.as_slice())).ok_or_else(|| {

@@ -32,7 +32,6 @@ pub enum AnswersFrom {
     Script(PathBuf),
     /// The script next to the workflow.
     ScriptBeside,
-    /// A recording.
     Recording(PathBuf),
     /// A script that the program has as text.
     Text(Arc<str>),
@@ -43,27 +42,29 @@ pub enum AnswersFrom {
 pub struct ReplaySource {
     /// A script and its file, as an absolute path.
     pub script: Option<(Script, String)>,
-    /// The text of that script.
     pub text: Option<Arc<str>>,
     pub recorded: Option<Recording>,
 }
 
 impl ReplaySource {
     /// The script and the recording that a thread names.
-    ///
-    /// # Errors
-    /// If one cannot be read, or does not fit the workflow's roles.
     pub fn named(
         script: Option<&str>,
         recorded: Option<&str>,
         workflow: &Workflow,
         here: &Path,
     ) -> Result<Self, Failure> {
-        let script = script.map(Path::new);
-        let text = script.map(|file| read_text(file, MAX_SCRIPT_BYTES)).transpose()?;
-        let script = script.zip(text.as_deref()).map(|(file, text)| checked_script(file, text, workflow, here));
-        let recorded = recorded.map(|file| Recording::read(Path::new(file), here));
-        Ok(Self { script: script.transpose()?, text: text.map(Arc::from), recorded: recorded.transpose()? })
+        let script = match script.map(Path::new) {
+            Some(file) => Self::of_script(file, read_text(file, MAX_SCRIPT_BYTES)?, workflow, here)?,
+            None => Self::default(),
+        };
+        let recorded = recorded.map(|file| Recording::read(Path::new(file), here)).transpose()?;
+        Ok(Self { recorded, ..script })
+    }
+
+    fn of_script(file: &Path, text: String, workflow: &Workflow, here: &Path) -> Result<Self, Failure> {
+        let script = Some(checked_script(file, &text, workflow, here)?);
+        Ok(Self { script, text: Some(text.into()), recorded: None })
     }
 
     /// The text of the script, which travels to whoever drives the thread.
@@ -79,22 +80,17 @@ impl ReplaySource {
 
 impl AnswersFrom {
     /// Reads it, for a workflow whose file is in `folder`.
-    ///
-    /// # Errors
-    /// If it cannot be read, or does not fit the workflow's roles.
     pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<ReplaySource, Failure> {
-        let script = match (self, folder) {
-            (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
-            (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
-            (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
-            _ => None,
-        };
-        let recorded = match self {
-            Self::Recording(file) => Some(Recording::read(file, here)?),
-            _ => None,
-        };
-        let checked = script.as_ref().map(|(file, text)| checked_script(file, text, workflow, here)).transpose()?;
-        Ok(ReplaySource { script: checked, text: script.map(|(_, text)| text.into()), recorded })
+        let of_script = |file: &Path, text: String| ReplaySource::of_script(file, text, workflow, here);
+        match (self, folder) {
+            (Self::Script(file), _) => of_script(file, read_argument(file, MAX_SCRIPT_BYTES)?),
+            (Self::Text(text), _) => of_script(Path::new(STDIN), text.to_string()),
+            (Self::ScriptBeside, Some(folder)) => of_script(&folder.join(SCRIPT_NAME), script_beside(folder)?),
+            (Self::Recording(file), _) => {
+                Ok(ReplaySource { recorded: Some(Recording::read(file, here)?), ..ReplaySource::default() })
+            }
+            (Self::ScriptBeside | Self::Unchosen, _) => Ok(ReplaySource::default()),
+        }
     }
 }
 

@@ -22,30 +22,21 @@ pub const VERSION: u32 = 1;
 /// How many lacking lines are named.
 const MAX_NAMED: usize = 10;
 
-/// What all lines of a batch have in common.
+/// What all lines of a batch have in common. Its files and folders are absolute paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The version of this form.
     pub version: u32,
-    /// The checked workflow.
     pub workflow: Workflow,
-    /// Its policy.
     pub policy: Policy,
-    /// The workflow's file, as an absolute path.
     pub file: Option<String>,
-    /// The script that answers in place of models, as an absolute path.
     pub script: Option<String>,
-    /// The recording that answers in place of models, as an absolute path.
     pub recorded: Option<String>,
-    /// The folder that tools work in, as an absolute path.
     pub workspace: Option<String>,
-    /// The tags of its threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// How many inputs it has, invalid ones included. Each has the number of its line in the file: the numbers rise, and
     /// have gaps where the file has empty lines, names of columns, or values of several lines.
     pub lines: u32,
-    /// How the lines are run and shown.
     pub options: Options,
     /// Unix milliseconds.
     pub started_at_ms: u64,
@@ -54,7 +45,6 @@ pub struct Batch {
 /// How the lines of a batch are run and shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// How many threads run at once.
     pub concurrency: u16,
     /// Whether results come as lines end, and not in the order of the inputs.
     pub is_unordered: bool,
@@ -64,26 +54,15 @@ pub struct Options {
 
 impl Batch {
     /// The stored batch `id`.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn read(store: &(impl Read + ?Sized), id: &BatchId) -> Result<Option<Self>, Failure> {
         let Some(bytes) = store.batch(id)? else { return Ok(None) };
         let batch: Self = decode(&bytes, &format!("batch {id}"))?;
         if batch.version > VERSION {
-            let what =
-                format!("batch {id} has version {}, and this rondo knows versions up to {VERSION}", batch.version);
+            let (version, known) = (batch.version, VERSION);
+            let what = format!("batch {id} has version {version}, and this rondo knows versions up to {known}");
             return Err(Failure::new(Code::StoreFormat, what));
         }
         Ok(Some(batch))
-    }
-
-    /// Its bytes in the store.
-    ///
-    /// # Errors
-    /// [`Code::InternalFault`] if it has no JSON form.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
-        encode(self)
     }
 
     /// What is wrong if its lines with these numbers are there.
@@ -114,12 +93,7 @@ impl Batch {
 #[serde(untagged)]
 pub enum Line {
     /// An input and its thread, which may not have begun.
-    Valid {
-        /// The thread.
-        thread: ThreadId,
-        /// The checked input.
-        input: Value,
-    },
+    Valid { thread: ThreadId, input: Value },
     /// An input that the workflow does not take.
     Invalid {
         /// The code of the first fault.
@@ -131,9 +105,6 @@ pub enum Line {
 
 impl Line {
     /// At most `limit` lines from number `from` on, in order.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     pub fn page(
         store: &(impl Read + ?Sized),
         id: &BatchId,
@@ -143,20 +114,9 @@ impl Line {
         let stored = store.batch_lines(id, from, limit)?.into_iter();
         stored.map(|(line, bytes)| Ok((line, decode(&bytes, &format!("line {line} of batch {id}"))?))).collect()
     }
-
-    /// Its bytes in the store.
-    ///
-    /// # Errors
-    /// [`Code::InternalFault`] if it has no JSON form.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
-        encode(self)
-    }
 }
 
 /// Finds a batch by its id, by a prefix of its id, or by the word `last`.
-///
-/// # Errors
-/// [`Code::BatchUnknown`] if the word names none, or several; or if the batch cannot be read.
 pub fn find_batch(store: &dyn Read, word: &str) -> Result<(BatchId, Batch), Failure> {
     let unknown = || {
         let shown: String = word.chars().take(40).collect();
@@ -183,8 +143,9 @@ pub fn find_batch(store: &dyn Read, word: &str) -> Result<(BatchId, Batch), Fail
     Ok((found, batch))
 }
 
-fn encode(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
-    canonical::to_bytes(value).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+/// The bytes of a batch or of a line in the store.
+pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    Ok(canonical::to_bytes(value)?)
 }
 
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Failure> {

@@ -20,7 +20,7 @@ use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
 use rondo_settings::folder_of;
 use rondo_settings::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
-use rondo_settings::{Grant, Mcp, Settings, Stated, ToolSchema, keys};
+use rondo_settings::{Grant, Mcp, Settings, Stated, keys};
 use rondo_workflows::shipped;
 
 use super::settings_files::SettingsFiles;
@@ -50,7 +50,6 @@ const REACHES_HOSTS: &str = "http_get";
 /// The hook kind that is an outside program, and the key that names it.
 const HOOK_PROGRAM: (&str, &str) = ("command", "name");
 
-/// A workflow that asks for something.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub workflow: &'a Workflow,
@@ -107,18 +106,14 @@ pub enum ConsentSource {
     Flag,
     /// A person, who answers what this function asks.
     Person(fn(&str) -> Answer),
-    /// No one can be asked.
     Nobody,
 }
 
-/// A person's answer to the question for consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// This time.
     Once,
     /// Until it changes.
     Always,
-    /// It is the person's own.
     Own,
     No,
 }
@@ -126,36 +121,28 @@ pub enum Answer {
 impl ConsentRequest {
     /// Collects the asks. `whole` are the settings with everything in the project's file.
     pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
-        let granted = granted_by_settings(&whole.grant);
         let asks = files.asks();
-        let of_workflow =
-            subject.map(|subject| Ok::<_, Failure>((subject, of_workflow(&subject, whole, &granted)?))).transpose()?;
-        let asks_for = |(_, asks): &(Subject<'_>, Vec<Ask>)| asks.iter().any(|ask| ask.kind != Kind::Limits);
+        let of_workflow = subject.as_ref().map_or(Ok(Vec::new()), |subject| of_workflow(subject, whole))?;
+        let has_asks = of_workflow.iter().any(|ask| ask.kind != Kind::Limits);
         // If nothing is asked for, defective records do not matter.
-        let file = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.as_ref().is_some_and(asks_for));
-        let records = Records::read(file)?;
-        let settings = (!asks.is_empty()).then(|| {
+        let records = Records::read(whole.trust.as_deref().filter(|_| !asks.is_empty() || has_asks))?;
+        let mut request = Self::default();
+        if !asks.is_empty() {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
             let digest = digest(&asks)?;
             let consent = records.settings(&folder_name(&file), digest);
-            Ok::<_, Failure>(FileAsks::new(file, asks, digest, digest, &consent))
-        });
-        let has_asks = of_workflow.as_ref().is_some_and(asks_for);
-        let workflow = of_workflow.map(|(subject, asks)| {
-            let definition = definition(&subject)?;
-            let own = lasting(&asks)?;
+            request.settings = Some(FileAsks::new(file, asks, digest, digest, &consent));
+        }
+        if let Some(subject) = subject {
+            let (definition, own) = (definition(&subject)?, lasting(&of_workflow)?);
             let consent = records.workflow(subject.file, definition, own, subject.is_current);
-            Ok::<_, Failure>(FileAsks::new(subject.file.to_owned(), asks, definition, own, &consent))
-        });
-        let (workflow, harmless) = if has_asks { (workflow, None) } else { (None, workflow) };
-        let (settings, workflow, harmless) = (settings.transpose()?, workflow.transpose()?, harmless.transpose()?);
-        Ok(Self { settings, workflow, harmless, past: None })
+            let place = if has_asks { &mut request.workflow } else { &mut request.harmless };
+            *place = Some(FileAsks::new(subject.file.to_owned(), of_workflow, definition, own, &consent));
+        }
+        Ok(request)
     }
 
     /// Adds the past that a thread continues from, if it was imported.
-    ///
-    /// # Errors
-    /// Any error of the records.
     pub fn with_past(self, imported: Option<&ImportedPast>, whole: &Settings) -> Result<Self, Failure> {
         let Some(ImportedPast { thread, seq, step }) = imported else { return Ok(self) };
         let last = step.map_or_else(String::new, |step| format!("the last of them {step}"));
@@ -245,9 +232,6 @@ impl ConsentRequest {
     }
 
     /// Refuses to ask about more than a person would read.
-    ///
-    /// # Errors
-    /// [`Code::NotTrusted`] with what to type.
     pub fn can_be_read(&self, shown: &str) -> Result<(), Failure> {
         let loud =
             || self.files().filter(|file| !file.is_agreed).flat_map(|file| &file.asks).filter(|ask| !is_quiet(ask));
@@ -285,9 +269,6 @@ impl ConsentRequest {
     }
 
     /// What a run may use, after asking a person about the rest.
-    ///
-    /// # Errors
-    /// Exit 3 with the command to type, if consent is missing.
     pub fn permitted(&self, shown: &str, by: ConsentSource, whole: &Settings) -> Result<Grants, Failure> {
         if matches!(by, ConsentSource::Flag) {
             return Ok(self.grants(whole));
@@ -300,17 +281,12 @@ impl ConsentRequest {
         let ConsentSource::Person(ask) = by else { return Err(self.denied(shown)) };
         let text = self.text();
         self.can_be_read(shown)?;
-        let own = if self.workflow.as_ref().is_some_and(|file| !file.is_agreed) {
-            ", [o] it is mine: until it asks for more"
-        } else {
-            ""
-        };
+        let own = if self.lacks_workflow() { ", [o] it is mine: until it asks for more" } else { "" };
         let question = format!("{text}Allow this? [y] this time, [a] until it changes{own}, [N] no: ");
         match ask(&question) {
             Answer::No => return Err(self.denied(shown)),
             Answer::Once => {}
-            Answer::Always => self.record(Shown::Text(&text), false, whole)?,
-            Answer::Own => self.record(Shown::Text(&text), true, whole)?,
+            answer => self.record(Shown::Text(&text), answer == Answer::Own, whole)?,
         }
         Ok(self.grants(whole))
     }
@@ -351,14 +327,10 @@ impl ConsentRequest {
 
     /// Records and the secret define what is trusted: a folder under question must not be able to contain them.
     pub fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
-        let folders: Vec<PathBuf> = self
-            .files()
-            .filter(|file| !shipped::is_one(&file.file) && !file.is_past())
-            .map(|file| folder_name(&file.file).into())
-            .collect();
+        let asking = self.files().filter(|file| !shipped::is_one(&file.file) && !file.is_past());
+        let folders: Vec<PathBuf> = asking.map(|file| folder_name(&file.file).into()).collect();
         let kept = [("trust records", &whole.trust), ("secret", &whole.secret_file)];
-        for (what, file) in kept {
-            let Some(file) = file else { continue };
+        for (what, file) in kept.into_iter().filter_map(|(what, file)| Some((what, file.as_ref()?))) {
             let real = real(file);
             let within = folders.iter().find(|folder| file.starts_with(folder) || real.starts_with(self::real(folder)));
             if let Some(folder) = within {
@@ -367,17 +339,14 @@ impl ConsentRequest {
                     file.display(),
                     folder.display()
                 );
-                return Err(Failure::new(Code::NotTrusted, message).with_hint(
-                    Hint::from("set XDG_DATA_HOME to a folder outside it; ")
-                        .operation(trusting())
-                        .words(" agrees for one run without records"),
-                ));
+                let hint = Hint::from("set XDG_DATA_HOME to a folder outside it; ").operation(trusting());
+                let hint = hint.words(" agrees for one run without records");
+                return Err(Failure::new(Code::NotTrusted, message).with_hint(hint));
             }
         }
         Ok(())
     }
 
-    /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
         if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
             let message = format!("{} was imported or repaired, and nobody agreed to continue from it", past.file);
@@ -387,16 +356,13 @@ impl ConsentRequest {
         let missing: Vec<&FileAsks> = self.files().filter(|file| !file.is_agreed).collect();
         let files = missing.iter().map(|file| one_line(&file.file)).collect::<Vec<_>>().join(" and ");
         let has_changed = missing.iter().any(|file| file.agreed.is_some());
-        let asks: Vec<String> = missing
-            .iter()
-            .flat_map(|file| &file.asks)
-            .filter(|ask| !matches!(ask.kind, Kind::Limits | Kind::File))
-            .map(|ask| match (ask.kind, ask.value.as_str()) {
-                (Kind::Tool, Some(roles)) => format!("{} ({roles})", ask.name),
-                _ => format!("{} {}", ask.kind, ask.name),
-            })
-            .collect();
-        let asks = asks.join(", ");
+        let asks = missing.iter().flat_map(|file| &file.asks);
+        let asks = asks.filter(|ask| !matches!(ask.kind, Kind::Limits | Kind::File));
+        let asks = asks.map(|ask| match (ask.kind, ask.value.as_str()) {
+            (Kind::Tool, Some(roles)) => format!("{} ({roles})", ask.name),
+            _ => format!("{} {}", ask.kind, ask.name),
+        });
+        let asks = asks.collect::<Vec<_>>().join(", ");
         let message = if has_changed {
             format!("{files} has changed since you agreed to what it asks for, which is now: {asks}")
         } else {
@@ -408,8 +374,12 @@ impl ConsentRequest {
 
     /// What agrees to all that is missing: of the workflow, or of the settings if only they are.
     fn agreeing(&self, shown: &str) -> Operation {
-        let is_missing = self.workflow.as_ref().is_some_and(|file| !file.is_agreed);
-        if is_missing { Operation::new(Verb::Trust).named(shown) } else { Operation::new(Verb::Trust) }
+        let trust = Operation::new(Verb::Trust);
+        if self.lacks_workflow() { trust.named(shown) } else { trust }
+    }
+
+    fn lacks_workflow(&self) -> bool {
+        self.workflow.as_ref().is_some_and(|file| !file.is_agreed)
     }
 }
 
@@ -436,23 +406,22 @@ impl FileAsks {
 /// Whether all of a project's settings apply for a verb that starts nothing and asks no one.
 pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
     let Some(project) = files.project() else { return true };
-    let asked = ConsentRequest::of(files, harmless, None);
-    let is_safe = project.faults.iter().all(trust::owner::Unsafe::can_be_agreed_to);
     let is_agreed = |asked: ConsentRequest| asked.is_agreed() && asked.records_lie_outside(harmless).is_ok();
-    is_safe && asked.is_ok_and(is_agreed)
+    project.faults.iter().all(trust::owner::Unsafe::can_be_agreed_to)
+        && ConsentRequest::of(files, harmless, None).is_ok_and(is_agreed)
 }
 
 /// What a workflow asks for beyond tools that only read below the workspace.
-fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> Result<Vec<Ask>, Failure> {
+fn of_workflow(subject: &Subject<'_>, settings: &Settings) -> Result<Vec<Ask>, Failure> {
+    let granted = granted_by_settings(&settings.grant);
     let is_shipped = shipped::is_one(subject.file);
     let named = named(subject.workflow);
     let provided = rules(&settings.provided.tools);
     let mut asks = Vec::new();
     for (tool, roles) in &named {
         let is_harmless = is_shipped || READING.contains(&tool.as_str()) || covers(&provided, tool);
-        if !(is_harmless && covers(granted, tool)) {
-            let roles = roles.join(", ");
-            asks.push(Ask::new(Kind::Tool, tool, format!("{FOR_ROLES}{roles}")));
+        if !(is_harmless && covers(&granted, tool)) {
+            asks.push(Ask::new(Kind::Tool, tool, format!("{FOR_ROLES}{}", roles.join(", "))));
         }
     }
     if is_shipped {
@@ -491,11 +460,8 @@ fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
     let workspace = real(&settings.workspace);
     let mut asks = Vec::new();
     if !real(Path::new(file)).starts_with(&workspace) {
-        asks.push(Ask::new(
-            Kind::Read,
-            settings.workspace.to_string_lossy(),
-            "where it is run; the workflow lies elsewhere",
-        ));
+        let why = "where it is run; the workflow lies elsewhere";
+        asks.push(Ask::new(Kind::Read, settings.workspace.to_string_lossy(), why));
     }
     for (kind, list) in [(Kind::Read, &settings.grant.read), (Kind::Write, &settings.grant.write)] {
         let paths = granted_paths(settings, list.as_deref()).into_iter().map(|path| workspace.join(path));
@@ -533,16 +499,18 @@ fn line(text: &mut String, ask: &Ask, width: usize) {
     let _ = writeln!(text, "{}{}", line.trim_end(), remark(ask));
 }
 
-/// A warning to show next to an ask.
 fn remark(ask: &Ask) -> &'static str {
-    let has = |key: &str, wanted: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(|value| value == wanted);
-    let address = |key: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(is_plain_http);
+    let text = |key: &str| ask.value.get(key).and_then(Value::as_str);
     match ask.kind {
-        Kind::Server if ask.value.get("command").is_some() && has("sandbox", "none") => {
+        Kind::Server if ask.value.get("command").is_some() && text("sandbox") == Some("none") => {
             "\n             ! it runs outside every sandbox, with all rights that you have"
         }
-        Kind::Provider if address("base_url") => "\n             ! prompts and the key go over plain http",
-        Kind::Server if address("url") => "\n             ! calls and the key go over plain http",
+        Kind::Provider if text("base_url").is_some_and(is_plain_http) => {
+            "\n             ! prompts and the key go over plain http"
+        }
+        Kind::Server if text("url").is_some_and(is_plain_http) => {
+            "\n             ! calls and the key go over plain http"
+        }
         Kind::Owner => "\n             ! that user can change it at any time",
         _ => "",
     }
@@ -567,21 +535,16 @@ pub type NamedFiles = BTreeMap<String, (PathBuf, String)>;
 /// asks again.
 pub(crate) fn named_files(stated: &Stated, folder: &Path) -> NamedFiles {
     let servers = stated.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args).chain(mcp.env.values()));
-    let programs = stated.tools.values().map(|tool| &tool.argv).chain(stated.hooks.values().map(|hook| &hook.argv));
-    let programs = programs.flatten();
+    let tools = stated.tools.values().flat_map(|tool| tool.argv.iter().chain(tool.schema_file()));
+    let hooks = stated.hooks.values().flat_map(|hook| &hook.argv);
     let commands = stated.providers.values().filter_map(|provider| provider.key_command.as_ref());
-    let schemas = stated.tools.values().filter_map(|tool| match &tool.schema {
-        Some(ToolSchema::File(file)) => Some(file),
-        _ => None,
-    });
-    let words = servers.chain(programs).chain(commands.flat_map(|command| &command.value)).chain(schemas);
+    let words = servers.chain(tools).chain(hooks).chain(commands.flat_map(|command| &command.value));
     let folder = real(folder);
     let mut found = BTreeMap::new();
-    for word in words.flat_map(|word| named_in(word)) {
+    for word in words.flat_map(|word| named_in(word)).filter(|word| !word.is_empty()) {
         let path = folder.join(word);
         let lies_below = path.starts_with(&folder) || real(&path).starts_with(&folder);
-        let is_all = real(&path) == folder;
-        if lies_below && !is_all && !word.is_empty() && path.exists() && !found.contains_key(word) {
+        if lies_below && real(&path) != folder && path.exists() && !found.contains_key(word) {
             let digest = digest_of(&path);
             found.insert(word.to_owned(), (path, digest));
         }
@@ -639,11 +602,9 @@ fn rules(texts: &[String]) -> Vec<Rule> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// What grants a tool that a workflow names, if anything.
 pub fn granted_by(asked: &ConsentRequest, settings: &Settings, tool: &str) -> Option<&'static str> {
-    let file =
-        asked.workflow.as_ref().filter(|file| file.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
-    match file {
+    let is_asked = |ask: &Ask| ask.kind == Kind::Tool && ask.name == tool;
+    match asked.workflow.as_ref().filter(|file| file.asks.iter().any(is_asked)) {
         Some(file) if file.is_agreed => Some("trust"),
         Some(_) => None,
         None if settings.grant.tools.is_some() => Some("[grant]"),

@@ -32,9 +32,7 @@ pub struct ContinueChoices {
     pub answers: AnswersFrom,
     /// The policy for calls that may have had their effect, overriding that of each tool.
     pub in_doubt: Option<InDoubt>,
-    /// Limits to raise.
     pub limits: Vec<RaisedLimit>,
-    /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
@@ -45,10 +43,8 @@ impl ContinueChoices {
     }
 }
 
-/// What is continued.
 #[derive(Clone, Copy)]
 pub enum ContinueTarget<'a> {
-    /// The thread itself.
     Thread,
     /// A fork of it, under this workflow if there is one.
     Fork(Option<&'a workflow::Loaded>),
@@ -69,9 +65,6 @@ pub struct ResumeSource {
 
 impl ResumeSource {
     /// `None` for a thread that has ended and is not forked.
-    ///
-    /// # Errors
-    /// If the store is damaged.
     pub fn of(
         store: &dyn Read,
         (thread, row): (&ThreadId, &Row),
@@ -80,9 +73,7 @@ impl ResumeSource {
     ) -> Result<Option<Self>, Failure> {
         let edited = match target {
             ContinueTarget::Fork(loaded) => loaded,
-            ContinueTarget::Thread if row.status.has_ended() => {
-                return Ok(None);
-            }
+            ContinueTarget::Thread if row.status.has_ended() => return Ok(None),
             ContinueTarget::Thread => None,
         };
         let Origin { file, script, recorded, workspace, imported, .. } = origin(thread, row)?;
@@ -107,10 +98,9 @@ impl ResumeSource {
             return Ok(replay);
         }
         if self.script.as_deref() == Some(STDIN) {
-            let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
-            return Err(failure.with_hint(
-                Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
-            ));
+            let hint = Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE"));
+            let message = "the script of this run came from standard input";
+            return Err(Failure::new(Code::ResumeUnclear, message).with_hint(hint));
         }
         ReplaySource::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
     }
@@ -119,10 +109,6 @@ impl ResumeSource {
 /// What continuing takes, with notices for the person who continues. Without anything begun, no call will be made.
 ///
 /// Consent for the settings is the caller's: it needs it before it opens the store.
-///
-/// # Errors
-/// If a script or recording cannot be read, the thread's tools work in another folder, consent for the workflow is
-/// missing.
 pub fn continued(
     operator: &Operator,
     mut settings: Settings,
@@ -153,9 +139,10 @@ pub fn continued(
     let file = file.as_deref().unwrap_or_default();
     let current = workflow::read(file.into()).ok();
     // Limits that somebody typed ask for nothing.
-    let policy = current
-        .as_ref()
-        .map_or_else(|| policy.clone(), |now| Policy { limits: now.checked.policy.limits.clone(), ..policy.clone() });
+    let mut policy = policy.clone();
+    if let Some(now) = &current {
+        policy.limits.clone_from(&now.checked.policy.limits);
+    }
     let is_current =
         current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == policy);
     let named = if shipped::is_one(file) && !is_current { "" } else { file };
@@ -168,9 +155,6 @@ pub fn continued(
     let script_file = replay.script.as_ref().map(|(_, file)| file.as_str());
     let own = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
     hold(&mut settings, own, workflow);
-    let mut notices = Vec::new();
-    if !replay.is_any() {
-        notices = of_plain_http(&settings);
-    }
+    let notices = if replay.is_any() { Vec::new() } else { of_plain_http(&settings) };
     Ok((choices.applied(operator.run_spec(settings, grants, replay)), notices))
 }

@@ -26,9 +26,6 @@ pub struct Candidates {
 
 impl Candidates {
     /// The threads of a store that are like that.
-    ///
-    /// # Errors
-    /// A fault of the store.
     pub fn among(store: &dyn Read, is_meant: impl Fn(&ThreadId, &Row) -> bool) -> Result<Self, Error> {
         let mut candidates = Self::default();
         for row in rows_after(store, None) {
@@ -43,9 +40,7 @@ impl Candidates {
     fn add(&mut self, thread: ThreadId, row: Row) {
         self.count += 1;
         self.newest.push_back((thread, row));
-        if self.newest.len() > MAX_LISTED {
-            self.newest.pop_front();
-        }
+        self.newest.drain(..self.newest.len().saturating_sub(MAX_LISTED));
     }
 
     /// The only one.
@@ -57,16 +52,12 @@ impl Candidates {
     }
 
     fn listed(&self) -> String {
-        let mut lines: Vec<String> = self
-            .newest
-            .iter()
-            .rev()
-            .map(|(id, row)| {
-                let status = word(&status(id, row, &DrivenThreads::Unknown));
-                let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
-                format!("{id}  {}  {status}{label}", name(row))
-            })
-            .collect();
+        let line = |(id, row): &(ThreadId, Row)| {
+            let status = word(&status(id, row, &DrivenThreads::Unknown));
+            let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
+            format!("{id}  {}  {status}{label}", name(row))
+        };
+        let mut lines: Vec<String> = self.newest.iter().rev().map(line).collect();
         if self.count > self.newest.len() {
             lines.push(format!("and {} older ones", self.count - self.newest.len()));
         }
@@ -124,16 +115,12 @@ fn find_last(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     started.or(youngest).ok_or_else(no_threads)
 }
 
-/// Like [`find_thread`], in a store that may not exist.
 pub fn find_thread_in(view: StoreView, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
     let (id, row) = find_thread(view.store.as_ref(), word)?;
     Ok((view, id, row))
 }
 
 /// The child threads of a thread and of those it was forked from, by the visit that started each.
-///
-/// # Errors
-/// A fault of the store.
 pub(crate) fn child_threads(
     store: &dyn Read,
     thread: &ThreadId,
@@ -160,13 +147,8 @@ pub(crate) fn child_threads(
 }
 
 /// The only thread that has not ended.
-///
-/// # Errors
-/// [`Code::ResumeUnclear`] if there is none or more than one.
 pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    // A child continues with the thread above it.
-    let unfinished = Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())?;
-    unfinished.only().map_err(|unfinished| match unfinished.count {
+    unfinished(store)?.only().map_err(|unfinished| match unfinished.count {
         0 => Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume"),
         count => Failure::new(Code::ResumeUnclear, format!("{count} threads have not ended; which one?"))
             .with_hint(unfinished.listed()),
@@ -174,21 +156,19 @@ pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
 }
 
 /// The thread that a word names; without a word the only one that has not ended, or the last if all have.
-///
-/// # Errors
-/// As [`find_thread`]; [`Code::ResumeUnclear`] if more than one has not ended.
 pub fn find_current(store: &dyn Read, word: Option<&str>) -> Result<(ThreadId, Row), Failure> {
     if let Some(word) = word {
         return find_thread(store, word);
     }
-    let unfinished = Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())?;
-    if unfinished.count == 0 { find_thread(store, "last") } else { find_unfinished(store) }
+    if unfinished(store)?.count == 0 { find_last(store) } else { find_unfinished(store) }
+}
+
+fn unfinished(store: &dyn Read) -> Result<Candidates, Error> {
+    // A child continues with the thread above it.
+    Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())
 }
 
 /// The thread at the top of the tree that a thread belongs to.
-///
-/// # Errors
-/// A fault of the store.
 pub fn root(store: &dyn Read, (mut thread, mut row): (ThreadId, Row)) -> Result<(ThreadId, Row), Failure> {
     for _ in 0..=MAX_CHILD_DEPTH {
         let Some(above) = row.parent.as_ref().map(|parent| parent.thread.clone()) else { break };

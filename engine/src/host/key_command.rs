@@ -34,9 +34,6 @@ pub(crate) fn used_providers(settings: &Settings, workflow: &Workflow) -> BTreeS
 }
 
 /// The key of a provider that its command prints.
-///
-/// # Errors
-/// Exit 5 if the program cannot be run, fails, takes too long or prints nothing.
 pub(crate) async fn printed_key(
     name: &str,
     provider: &Provider,

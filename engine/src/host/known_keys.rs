@@ -10,7 +10,6 @@ use super::run_config::redactor;
 use super::settings_files::{settings, settings_of_user};
 use crate::failure::{Failure, Faulty};
 
-/// The operator's keys.
 pub struct KnownKeys {
     secrets: Vec<Secret>,
     redactor: Redactor,
@@ -30,7 +29,7 @@ impl KnownKeys {
     pub fn refuse(&self, sources: &BTreeMap<String, String>) -> Result<(), Failure> {
         let faults: Vec<Diagnostic> = sources.iter().flat_map(|(file, text)| self.faults(file, text)).collect();
         // Without the texts: an excerpt would show the key.
-        if faults.is_empty() { Ok(()) } else { Err(Faulty { faults, sources: BTreeMap::new() }.into()) }
+        if faults.is_empty() { Ok(()) } else { Err(Faulty { faults, ..Faulty::default() }.into()) }
     }
 
     fn faults(&self, file: &str, text: &str) -> Vec<Diagnostic> {
@@ -43,11 +42,12 @@ impl KnownKeys {
             )
         };
         let long = self.secrets.iter().filter(|secret| secret.value.len() >= MIN_SECRET_BYTES);
-        let plain = long.filter_map(|secret| {
-            let message = format!("this is the value of the key {}", secret.name);
-            Some(at(text.find(&secret.value)?, secret.value.len(), message))
-        });
-        let plain: Vec<Diagnostic> = plain.collect();
+        let plain: Vec<Diagnostic> = long
+            .filter_map(|secret| {
+                let message = format!("this is the value of the key {}", secret.name);
+                Some(at(text.find(&secret.value)?, secret.value.len(), message))
+            })
+            .collect();
         if !plain.is_empty() {
             return plain;
         }

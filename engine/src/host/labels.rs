@@ -6,22 +6,17 @@ use rondo_protocol::diagnostic::Code;
 use crate::failure::Failure;
 use crate::tell::one_line;
 
-/// The most characters of a name or a tag.
 const MAX_CHARS: usize = 80;
 
-/// The most tags of a thread.
 const MAX_TAGS: usize = 20;
 
 /// The checked name and tags of a thread; a tag that is given twice counts once.
-///
-/// # Errors
-/// [`Code::LabelRefused`].
 pub fn labels(name: Option<&str>, given: &[String]) -> Result<Labels, Failure> {
     if let Some(name) = name {
         check("name", name)?;
         if name == "last" || is_like_an_id(name) {
-            let what = "it could be mistaken for the id of a thread";
-            return Err(refused("name", name, what).with_hint("begin with a letter, or add a `-`"));
+            return Err(refused("name", name, "it could be mistaken for the id of a thread")
+                .with_hint("begin with a letter, or add a `-`"));
         }
     }
     let mut tags = Vec::new();

@@ -8,9 +8,6 @@ use rondo_protocol::{Value, canonical};
 use crate::failure::Failure;
 
 /// The limits that words of the form `KEY=VALUE` give.
-///
-/// # Errors
-/// [`Code::LimitUnclear`].
 pub fn limits(words: &[String]) -> Result<Vec<RaisedLimit>, Failure> {
     words.iter().map(|word| limit(word)).collect()
 }

@@ -41,7 +41,6 @@ pub use rondo_store::shared_store::Opening;
 use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
 
-/// The resources of a process that runs threads.
 #[derive(Clone)]
 pub struct Host {
     engine: Engine,
@@ -67,12 +66,6 @@ impl Host {
     }
 
     /// The same, whose threads are written to a log; their store is a copy of it.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
     pub async fn open_replicated(
         opening: Opening,
         env: Arc<dyn Env>,
@@ -85,7 +78,6 @@ impl Host {
         Ok((Self { engine, shared: Some(shared.clone()) }, Copied::new(shared), notices))
     }
 
-    /// A host over the store of `engine`.
     pub fn new(engine: Engine) -> Self {
         Self { engine, shared: None }
     }
@@ -96,7 +88,6 @@ impl Host {
         Self { engine: self.engine.with_secret(secret), ..self }
     }
 
-    /// The engine that runs its threads.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -126,7 +117,7 @@ impl Host {
 }
 
 /// A store that processes share, and the threads of it that run in this one. Also returns notices about its opening.
-async fn opened(opening: Opening) -> Result<(Arc<Running>, SharedStore, Vec<String>), store::Error> {
+pub(crate) async fn opened(opening: Opening) -> Result<(Arc<Running>, SharedStore, Vec<String>), store::Error> {
     let running = Arc::new(Running::default());
     let (cancelled, lost) = (Arc::clone(&running), Arc::clone(&running));
     let own_threads = OwnThreads {

@@ -4,7 +4,8 @@
 //! one in use; parameters and provider stay.
 
 use rondo_protocol::diagnostic::{Code, did_you_mean};
-use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{Role, Workflow};
 use rondo_settings::{Model, Origin, Settings, Sourced};
 
 use crate::failure::Failure;
@@ -12,9 +13,6 @@ use crate::failure::Failure;
 const FLAG: &str = "--model";
 
 /// Applies the options to the workflow and the settings of a run.
-///
-/// # Errors
-/// [`Code::ModelUnclear`] if a role is no model role of the workflow, or a name is empty.
 pub(crate) fn set_models(words: &[String], workflow: &mut Workflow, settings: &mut Settings) -> Result<(), Failure> {
     for word in words {
         let (role, name) = word.split_once('=').map_or((None, word.as_str()), |(role, name)| (Some(role), name));
@@ -22,7 +20,8 @@ pub(crate) fn set_models(words: &[String], workflow: &mut Workflow, settings: &m
             return Err(Failure::new(Code::ModelUnclear, format!("{FLAG} {word}: the name of the model is missing")));
         }
         let known = workflow.models.contains_key(name) || settings.models.contains_key(name);
-        let roles: Vec<String> = names(workflow);
+        let asks_model = |(_, role): &&(RoleName, Role)| role.kind.model().is_some();
+        let roles: Vec<String> = workflow.roles.iter().filter(asks_model).map(|(name, _)| name.to_string()).collect();
         if let Some(role) = role.filter(|role| !roles.iter().any(|name| name == role)) {
             return Err(no_role(role, &roles));
         }
@@ -52,9 +51,8 @@ fn set_model(
         // A logical model of its own, so that the other roles keep theirs.
         let is_taken = old != role && workflow.models.contains_key(role);
         model.model = if is_taken { format!("{role}_model") } else { role.to_owned() };
-        let own = model.model.clone();
         if let Some(spec) = workflow.models.get(&old).cloned() {
-            workflow.models.insert(own, spec);
+            workflow.models.insert(model.model.clone(), spec);
         }
     }
     let logical = model.model.clone();
@@ -64,16 +62,9 @@ fn set_model(
     settings.models.insert(logical, Model { provider, model: Some(id), price: None });
 }
 
-fn names(workflow: &Workflow) -> Vec<String> {
-    let is_asked = |kind: &RoleKind| kind.model().is_some();
-    workflow.roles.iter().filter(|(_, role)| is_asked(&role.kind)).map(|(name, _)| name.to_string()).collect()
-}
-
 fn no_role(role: &str, roles: &[String]) -> Failure {
     let shown: String = role.chars().take(40).collect();
-    let failure = Failure::new(Code::ModelUnclear, format!("{FLAG} {shown}=...: no role `{shown}` asks a model"));
-    match did_you_mean(role, roles.iter().map(String::as_str)) {
-        Some(meant) => failure.with_hint(meant),
-        None => failure.with_hint(format!("roles that do: {}", roles.join(", "))),
-    }
+    let hint = did_you_mean(role, roles.iter().map(String::as_str))
+        .unwrap_or_else(|| format!("roles that do: {}", roles.join(", ")));
+    Failure::new(Code::ModelUnclear, format!("{FLAG} {shown}=...: no role `{shown}` asks a model")).with_hint(hint)
 }

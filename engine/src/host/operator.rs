@@ -25,7 +25,6 @@ pub struct Operator {
     /// What answers in place of models, unless a run has its own.
     pub answers: AnswersFrom,
     pub provided: Arc<Provided>,
-    /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
     /// The cluster whose workers drive the threads. What they may use is the workers' to say.
     #[cfg(feature = "restate")]
@@ -34,9 +33,6 @@ pub struct Operator {
 
 impl Operator {
     /// The settings in force, once there is consent for them.
-    ///
-    /// # Errors
-    /// Exit 3 if nobody agreed to what a project's settings ask for.
     pub fn agreed_settings(&self) -> Result<Settings, Failure> {
         self.files.refuse_unsafe()?;
         let settings = self.files.whole()?;

@@ -3,25 +3,20 @@
 use rondo_core::exit::Exit;
 use rondo_core::graph::Graph;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo_protocol::workflow::{HookUse, Policy, RoleKind, Workflow};
 use rondo_settings::Settings;
 
+use super::run_config::imposed;
 use crate::failure::Failure;
 use crate::picture;
 
-/// Draws it.
-///
-/// # Errors
-/// [`Code::TooLarge`] if it has more nodes than can be placed.
 pub fn draw(
     (workflow, policy): (&Workflow, &Policy),
     settings: &Settings,
     format: picture::Format,
     hooks: picture::Hooks,
 ) -> Result<Vec<u8>, Failure> {
-    let imposed: Vec<_> = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    let graph = Graph::new(workflow, policy, crate::registry().nodes(workflow, policy, &imposed));
-    let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let graph = graph(workflow, policy, &imposed(settings))?;
     let mut children = Vec::new();
     add_children("", workflow, policy, &mut children)?;
     picture::draw(&graph, &children, format, hooks).map_err(|error| {
@@ -29,6 +24,11 @@ pub fn draw(
             .with_exit(Exit::Invalid)
             .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit")
     })
+}
+
+fn graph(workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Result<Graph, Failure> {
+    let hooks = crate::registry().nodes(workflow, policy, imposed);
+    Graph::new(workflow, policy, hooks).map_err(Failure::internal)
 }
 
 /// Adds the child workflows of a workflow whose path is `around`, and theirs.
@@ -42,10 +42,7 @@ fn add_children(
         let RoleKind::Workflow(child) = &role.kind else { continue };
         let Some(policy) = policy.children.get(name.as_str()) else { continue };
         let path = format!("{around}{name}");
-        let hooks = crate::registry().nodes(&child.workflow, policy, &[]);
-        let graph = Graph::new(&child.workflow, policy, hooks);
-        let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-        children.push(picture::Child { path: path.clone(), graph });
+        children.push(picture::Child { path: path.clone(), graph: graph(&child.workflow, policy, &[])? });
         add_children(&format!("{path}/"), &child.workflow, policy, children)?;
     }
     Ok(())

@@ -23,9 +23,6 @@ const ADDRESS_SPACE_BYTES: usize = 416 << 20;
 const IDLE_THREAD: Duration = Duration::from_hours(1);
 
 /// The runtime for servers, programs and threads.
-///
-/// # Errors
-/// [`Code::WriteFailed`] if the system gives no threads or descriptors.
 pub fn runtime() -> Result<Runtime, Failure> {
     started().map_err(|error| Failure::new(Code::WriteFailed, format!("the process cannot start its threads: {error}")))
 }
@@ -44,10 +41,6 @@ fn started() -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// The working folder.
-///
-/// # Errors
-/// [`Code::WriteFailed`] if it is gone.
 pub fn working_folder() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| Failure::new(Code::WriteFailed, format!("the working folder: {error}")))
 }

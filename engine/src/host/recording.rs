@@ -16,7 +16,6 @@ use crate::files::{absolute, read_text};
 /// The file mode of a recording, which holds the requests to models.
 const MODE: u32 = 0o600;
 
-/// A recording that answers in place of models.
 #[derive(Debug, Clone)]
 pub struct Recording {
     pub file: String,
@@ -25,23 +24,14 @@ pub struct Recording {
 
 impl Recording {
     pub fn read(file: &Path, here: &Path) -> Result<Self, Failure> {
-        Ok(Self { cassette: read(file)?, file: absolute(file, here) })
+        let read = Cassette::read(&file.to_string_lossy(), &read_text(file, MAX_BYTES)?);
+        // The lines of a recording are long, and are not shown with a fault.
+        let cassette = read.map_err(|faults| Faulty { faults, ..Faulty::default() })?;
+        Ok(Self { cassette: Arc::new(cassette), file: absolute(file, here) })
     }
 }
 
-fn read(file: &Path) -> Result<Arc<Cassette>, Failure> {
-    let text = read_text(file, MAX_BYTES)?;
-    let name = file.to_string_lossy().into_owned();
-    // The lines of a recording are long, and are not shown with a fault.
-    Cassette::read(&name, &text)
-        .map(Arc::new)
-        .map_err(|faults| Faulty { faults, sources: std::collections::BTreeMap::new() }.into())
-}
-
 /// The path for recording a run, made absolute.
-///
-/// # Errors
-/// [`Code::RecordingRefused`] if the file exists, or its folder does not.
 pub fn place(file: &Path, here: &Path) -> Result<PathBuf, Failure> {
     if std::fs::symlink_metadata(file).is_ok() {
         return Err(exists(file));
@@ -57,9 +47,6 @@ pub fn place(file: &Path, here: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Starts a recording in a new file.
-///
-/// # Errors
-/// [`Code::RecordingRefused`] if the file cannot be created, [`Code::RecordingFailed`] if it cannot be written.
 pub fn begin(file: &Path, workflow: &str) -> Result<Arc<Recorder>, Failure> {
     let title = Title { workflow: workflow.to_owned(), start: None };
     Recorder::new(&title, create(file)?).map(Arc::new).map_err(failed)
@@ -83,7 +70,6 @@ pub fn discard(file: Option<&Path>) {
     let _ = file.map(std::fs::remove_file);
 }
 
-/// The failure for a recording that could not be written.
 pub fn failed(fault: Fault) -> Failure {
     Failure::new(fault.code, fault.message)
 }

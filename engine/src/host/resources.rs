@@ -64,9 +64,6 @@ impl Resources {
 
     /// Has the commands print the keys of these providers that have one and have not printed yet.
     ///
-    /// # Errors
-    /// Exit 5 if a program cannot be run, fails, takes too long or prints nothing.
-    ///
     /// # Cancel safety
     /// A command ends with the last caller that waits for it.
     pub(crate) async fn read_keys(&self, providers: impl Iterator<Item = &str>) -> Result<(), Failure> {
@@ -87,18 +84,11 @@ impl Resources {
         Redactor::new(stated.chain(printed))
     }
 
-    /// The client of a provider.
-    ///
-    /// # Errors
-    /// [`Code::NoProvider`].
     pub fn client(&self, name: &str) -> Result<Arc<dyn Model>, Failure> {
         Ok(self.http_client(name)? as _)
     }
 
     /// The same, which can also be asked for its list of models.
-    ///
-    /// # Errors
-    /// [`Code::NoProvider`].
     pub(crate) fn http_client(&self, name: &str) -> Result<Arc<HttpModel>, Failure> {
         if let Some(client) = self.clients.lock().get(name) {
             return Ok(Arc::clone(client));
@@ -117,9 +107,6 @@ impl Resources {
 
     /// A server of the settings, started unless the run is a replay. `settings` are those of the run that needs it. Also
     /// returns notices for whoever had it started.
-    ///
-    /// # Errors
-    /// [`NoServer`], for all that waited for the same start.
     ///
     /// # Cancel safety
     /// A server that is starting ends with the last caller that waits for it.
@@ -147,42 +134,30 @@ impl Resources {
 }
 
 fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<HttpModel, Failure> {
-    let Provider {
-        protocol,
-        base_url,
-        key,
-        connect_timeout_ms,
-        idle_timeout_ms,
-        total_timeout_ms,
-        prompt_cache,
-        prompt_cache_retention,
-        ..
-    } = provider;
     let is_lacking = |(header, _): &(&String, &String)| !provider.header_keys.contains_key(*header);
     if let Some((header, variable)) = provider.headers_env.iter().find(is_lacking) {
         let message = format!("provider {name}: the header {header} has its value in {variable}, which is not set");
         return Err(Failure::new(Code::NoProvider, message).with_hint(format!("set {variable}")));
     }
-    let headers = provider.headers.iter().map(|(header, value)| (header, None, value));
-    let of_variables = provider
-        .headers_env
-        .iter()
-        .filter_map(|(header, variable)| Some((header, Some(variable.clone()), provider.header_keys.get(header)?)));
-    let headers = headers.chain(of_variables).map(|(header, variable, value)| {
-        (header.clone(), Secret { name: variable.unwrap_or_else(|| header.clone()), value: value.clone() })
-    });
+    let headers = provider.headers.iter().map(|(header, value)| (header, header, value));
+    let of_variables = provider.headers_env.iter();
+    let of_variables =
+        of_variables.filter_map(|(name, variable)| Some((name, variable, provider.header_keys.get(name)?)));
+    let headers = headers
+        .chain(of_variables)
+        .map(|(header, name, value)| (header.clone(), Secret { name: name.clone(), value: value.clone() }));
     HttpModel::new(HttpSettings {
         name: name.to_owned(),
         headers: headers.collect(),
         query: provider.query.clone().into_iter().collect(),
-        protocol: protocol.value,
-        base_url: base_url.value.clone(),
-        api_key: printed.or_else(|| key.clone()),
-        connect_timeout: Duration::from_millis(connect_timeout_ms.value),
-        idle_timeout: Duration::from_millis(idle_timeout_ms.value),
-        total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
-        prompt_cache: prompt_cache.value,
-        prompt_cache_retention: prompt_cache_retention.as_ref().map(|time| time.value),
+        protocol: provider.protocol.value,
+        base_url: provider.base_url.value.clone(),
+        api_key: printed.or_else(|| provider.key.clone()),
+        connect_timeout: Duration::from_millis(provider.connect_timeout_ms.value),
+        idle_timeout: Duration::from_millis(provider.idle_timeout_ms.value),
+        total_timeout: provider.total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
+        prompt_cache: provider.prompt_cache.value,
+        prompt_cache_retention: provider.prompt_cache_retention.as_ref().map(|time| time.value),
         ..HttpSettings::default()
     })
     .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))
@@ -263,14 +238,10 @@ impl<K: Ord + Clone, T: Clone, E: Clone> Attempts<K, T, E> {
         outcome
     }
 
-    /// What has been made.
     fn known(&self) -> BTreeMap<K, T> {
         let attempts = self.0.lock();
-        let made = attempts.iter().filter_map(|(key, attempt)| {
-            let made = attempt.get()?.as_ref().ok()?;
-            Some((key.clone(), made.clone()))
-        });
-        made.collect()
+        let made = |(key, attempt): (&K, &Attempt<T, E>)| Some((key.clone(), attempt.get()?.as_ref().ok()?.clone()));
+        attempts.iter().filter_map(made).collect()
     }
 }
 

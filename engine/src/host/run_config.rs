@@ -50,25 +50,20 @@ pub struct Provided {
     pub tools: Vec<Arc<dyn Tool>>,
 }
 
-/// The tools available without a server, and the files that they see.
 type Local = (ToolSet, Arc<Workspace>);
 
 /// Creates the approver of each thread's tool calls.
 pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 
-/// The inputs of a run besides the workflow.
 #[derive(Clone)]
 pub struct RunSpec {
     pub equipment: Arc<Equipment>,
-    /// Answers in place of models.
     pub replay: ReplaySource,
     /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
     /// The policy for calls that may have had their effect, overriding that of each tool.
     pub in_doubt: Option<InDoubt>,
-    /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
-    /// Limits of the thread to raise.
     pub raised: RaisedLimits,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
@@ -79,7 +74,7 @@ const PROVIDED: &str = "provided";
 
 /// The roles of a workflow that a script can answer for.
 pub(crate) fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
-    resolved_roles::script_roles(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+    resolved_roles::script_roles(workflow).map_err(Failure::internal)
 }
 
 /// The configuration of a run, and notices to print, one sentence each.
@@ -131,15 +126,11 @@ async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted
             return Err(Failure::new(missing.code, format!("role {role}: {}", missing.message)));
         }
     }
-    let approver = run_spec.approvers.as_ref().map(|make| make());
-    let in_doubt = run_spec.in_doubt;
+    let (approver, in_doubt) = (run_spec.approvers.as_ref().map(|make| make()), run_spec.in_doubt);
     let programs = run_spec.equipment.hook_programs()?;
     let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
-    let hook_resources = HookResources { files, programs, redactor, backends };
-    Ok((
-        RunConfig { tools, grants, imposed: imposed(settings), approver, in_doubt, hook_resources, ..run_config },
-        notices,
-    ))
+    let (hook_resources, imposed) = (HookResources { files, programs, redactor, backends }, imposed(settings));
+    Ok((RunConfig { tools, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
 }
 
 /// The configuration for sending a thread's calls through hooks again: the current models, and the tools available
@@ -163,15 +154,8 @@ struct Tools {
 impl RunSpec {
     /// A run with nothing chosen beside what it may use and what answers in place of models.
     pub fn new(equipment: Arc<Equipment>, replay: ReplaySource) -> Self {
-        Self {
-            equipment,
-            replay,
-            record: None,
-            in_doubt: None,
-            approvers: None,
-            raised: RaisedLimits::default(),
-            flags: BTreeMap::new(),
-        }
+        let (record, in_doubt, approvers, raised, flags) = Default::default();
+        Self { equipment, replay, record, in_doubt, approvers, raised, flags }
     }
 
     /// Reads the keys of the providers that a run asks, so that they are known.
@@ -184,9 +168,6 @@ impl RunSpec {
     }
 
     /// Makes a fork, which can be resumed. An edited input enters as that of a new thread.
-    ///
-    /// # Errors
-    /// As [`Engine::fork`], and those of reading a key.
     pub async fn fork(
         &self,
         engine: &Engine,
@@ -275,18 +256,14 @@ impl Equipment {
 }
 
 /// The configuration of a run of `workflow` without tools.
-///
-/// # Errors
-/// Exit 5 if a model that a role uses has no id or no provider.
 pub fn resolve_models(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     resolve_models_with(workflow, run_spec, scripted(workflow, run_spec)?)
 }
 
 /// The script of a run, for the roles of its workflow and of its children.
 fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>, Failure> {
-    let of =
-        |(script, _): &(Script, String)| Ok(Scripted::new(Arc::new(script.clone()), Arc::new(script_roles(workflow)?)));
-    run_spec.replay.script.as_ref().map(of).transpose()
+    let Some((script, _)) = &run_spec.replay.script else { return Ok(None) };
+    Ok(Some(Scripted::new(Arc::new(script.clone()), Arc::new(script_roles(workflow)?))))
 }
 
 fn resolve_models_with(
@@ -298,10 +275,8 @@ fn resolve_models_with(
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
-    let runtime = match (&cassette, from_script.clone()) {
-        (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
-        (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
-    };
+    let of_recording = cassette.clone().map(|cassette| redacting(Recorded::new(cassette), &redactor));
+    let runtime = of_recording.or_else(|| Some(redacting(from_script.clone()?, &redactor)));
     let replay_source = replay_source(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
@@ -325,22 +300,17 @@ fn resolve_models_with(
             None => redacting(resources.client(&resolved.provider)?, &redactor),
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
-        let served_by = match &replay_source {
-            Some(served_by) => served_by.clone(),
-            None => ServedBy {
-                address: settings.providers.get(&resolved.provider).map(address).unwrap_or_default(),
-                provider: resolved.provider.clone(),
-            },
-        };
+        let served_by = replay_source.clone().unwrap_or_else(|| ServedBy {
+            address: settings.providers.get(&resolved.provider).map(address).unwrap_or_default(),
+            provider: resolved.provider.clone(),
+        });
         // A script costs nothing, and a recording costs what was recorded.
         let listed = runtime.is_none().then(|| rondo_settings::list_price(&resolved.model)).flatten();
         let price = resolved.price.or(listed);
         let is_price_claimed = price.as_ref().is_some_and(|price| price.is_claim);
         let price = price.map(|price| price.dollars);
-        let response_format = cassette
-            .as_ref()
-            .and_then(|cassette| cassette.response_format(name))
-            .unwrap_or_else(|| settings.response_format(&resolved.provider));
+        let recorded_format = cassette.as_ref().and_then(|cassette| cassette.response_format(name));
+        let response_format = recorded_format.unwrap_or_else(|| settings.response_format(&resolved.provider));
         let model = ResolvedModel { id: resolved.model, provider, price, is_price_claimed, served_by, response_format };
         models.insert(name.to_owned(), model);
     }
@@ -369,12 +339,10 @@ fn replay_source(script: Option<&Script>, cassette: Option<&Cassette>) -> Result
     Ok(Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") }))
 }
 
-/// The hooks that the operator puts in every workflow.
-fn imposed(settings: &Settings) -> Vec<HookUse> {
+pub(super) fn imposed(settings: &Settings) -> Vec<HookUse> {
     settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect()
 }
 
-/// Removes every known key from text that enters a thread.
 pub fn redactor(settings: &Settings) -> Redactor {
     Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
 }
@@ -391,19 +359,17 @@ fn provided_model(name: &str, provider: Arc<dyn Model>) -> ResolvedModel {
 }
 
 fn unresolved(error: &Unresolved) -> Failure {
-    let failure = Failure::new(Code::NoProvider, error.to_string());
-    failure.with_hint(match error {
-        Unresolved::NoModel { name } => {
-            format!("set RONDO_MODEL, or `model` in [model.{name}] of rondo.toml; --offline answers from a script")
-        }
+    let ways = match error {
         Unresolved::UnknownProvider { provider, .. } => format!("add [provider.{provider}] to rondo.toml"),
+        Unresolved::NoModel { name } => format!("set RONDO_MODEL, or `model` in [model.{name}] of rondo.toml"),
         Unresolved::NoKey { key_env, usable, .. } => match usable.first() {
-            Some(usable) => format!(
-                "set {key_env}, or name a model of {usable}: --model {usable}/MODEL; --offline answers from a script"
-            ),
-            None => format!(
-                "set {key_env}, or OPENAI_BASE_URL for a server that needs no key; --offline answers from a script"
-            ),
+            Some(usable) => format!("set {key_env}, or name a model of {usable}: --model {usable}/MODEL"),
+            None => format!("set {key_env}, or OPENAI_BASE_URL for a server that needs no key"),
         },
-    })
+    };
+    let offline = match error {
+        Unresolved::UnknownProvider { .. } => "",
+        _ => "; --offline answers from a script",
+    };
+    Failure::new(Code::NoProvider, error.to_string()).with_hint(format!("{ways}{offline}"))
 }

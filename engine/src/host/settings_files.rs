@@ -37,7 +37,6 @@ pub struct SettingsFiles {
     set: Stated,
     user: Option<SettingsFile>,
     project: Option<SettingsFile>,
-    /// See [`named_files`](SettingsFiles::named_files).
     named: OnceLock<NamedFiles>,
     brought: Brought,
 }
@@ -49,7 +48,6 @@ pub struct Brought {
     pub tools: Vec<String>,
     /// Grants of other tools.
     pub grants: Vec<String>,
-    /// Servers with their commands.
     pub mcp: Vec<(String, Vec<String>)>,
     /// Hooks around every workflow, inside those of the settings.
     pub hooks: Vec<HookUse>,
@@ -68,14 +66,12 @@ pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
     read_for(working_folder()?, flags)
 }
 
-/// Reads the settings files for a folder.
 pub(crate) fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
     let home = rondo_settings::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
     let project = rondo_settings::find_project(&folder, home.as_deref());
     read_files(folder, project, flags)
 }
 
-/// Only the user's settings.
 pub(crate) fn settings_of_user() -> Result<Settings, Failure> {
     of_user_for(working_folder()?)?.without_asking()
 }
@@ -88,25 +84,19 @@ pub fn of_user_for(folder: PathBuf) -> Result<SettingsFiles, Failure> {
 fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Result<SettingsFiles, Failure> {
     let user = rondo_settings::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
     let shown = |file: &Path| file.strip_prefix(&folder).unwrap_or(file).to_string_lossy().into_owned();
-    let read = |file: PathBuf, layer: Layer| {
-        let faults = owner::faults(&file, User::own());
-        let text = read_text(&file, MAX_FILE_BYTES)?;
-        let name = shown(&file);
-        let stated = rondo_settings::read(&name, &text, layer);
-        let stated = stated.map_err(|faults| Faulty { faults, sources: [(name, text)].into() })?;
-        Ok::<_, Failure>(SettingsFile { path: file, stated, faults })
+    let read = |path: PathBuf, layer: Layer| {
+        let faults = owner::faults(&path, User::own());
+        let stated = stated(shown(&path), read_text(&path, MAX_FILE_BYTES)?, layer)?;
+        Ok::<_, Failure>(SettingsFile { path, stated, faults })
     };
     let user = user.map(|file| read(file, Layer::User)).transpose()?;
     let project = project.map(|file| read(file, Layer::Project)).transpose()?;
-    Ok(SettingsFiles {
-        folder,
-        flags: flags.clone(),
-        set: set(&flags.set)?,
-        user,
-        project,
-        named: OnceLock::new(),
-        brought: Brought::default(),
-    })
+    SettingsFiles::new(folder, flags, user, project)
+}
+
+fn stated(name: String, text: String, layer: Layer) -> Result<Stated, Failure> {
+    let stated = rondo_settings::read(&name, &text, layer);
+    stated.map_err(|faults| Faulty { faults, sources: [(name, text)].into() }.into())
 }
 
 /// Reads `--set` options as lines of a settings file.
@@ -123,8 +113,7 @@ fn set(words: &[String]) -> Result<Stated, Failure> {
         let value = if is_value { value.to_owned() } else { Value::from(value).to_text() };
         text.extend([key.replace('\n', " ").as_str(), " = ", &value, "\n"]);
     }
-    let stated = rondo_settings::read(SET, &text, Layer::CommandLine);
-    let stated = stated.map_err(|faults| Faulty { faults, sources: [(SET.to_owned(), text)].into() })?;
+    let stated = stated(SET.to_owned(), text, Layer::CommandLine)?;
     let Stated { mcp, tools, hooks, imposed, .. } = &stated;
     if mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty() {
         return Ok(stated);
@@ -145,12 +134,19 @@ fn variable(name: &str) -> Option<String> {
 impl SettingsFiles {
     /// Settings that a program states itself, in the form of a user's file; nobody else's count.
     pub(crate) fn of_program(folder: PathBuf, text: &str, flags: &Flags) -> Result<Self, Failure> {
-        let stated = rondo_settings::read(OF_PROGRAM, text, Layer::User);
-        let stated =
-            stated.map_err(|faults| Faulty { faults, sources: [(OF_PROGRAM.to_owned(), text.to_owned())].into() })?;
+        let stated = stated(OF_PROGRAM.to_owned(), text.to_owned(), Layer::User)?;
         let user = SettingsFile { path: folder.join(OF_PROGRAM), stated, faults: Vec::new() };
+        Self::new(folder, flags, Some(user), None)
+    }
+
+    fn new(
+        folder: PathBuf,
+        flags: &Flags,
+        user: Option<SettingsFile>,
+        project: Option<SettingsFile>,
+    ) -> Result<Self, Failure> {
         let (set, named, brought) = (set(&flags.set)?, OnceLock::new(), Brought::default());
-        Ok(Self { folder, flags: flags.clone(), set, user: Some(user), project: None, named, brought })
+        Ok(Self { folder, flags: flags.clone(), set, user, project, named, brought })
     }
 
     /// The same with what the program brings along.
@@ -229,13 +225,11 @@ impl SettingsFiles {
         settings.provided.tools = grants.iter().chain(tools).cloned().collect();
         settings.provided.servers = mcp.iter().map(|(name, _)| name.clone()).collect();
         for (name, words) in mcp {
-            let (command, args) =
-                words.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first.clone()), rest));
-            settings.mcp.insert(name.clone(), Mcp { command, args: args.to_vec(), ..Mcp::default() });
+            let (command, args) = (words.first().cloned(), words.iter().skip(1).cloned().collect());
+            settings.mcp.insert(name.clone(), Mcp { command, args, ..Mcp::default() });
         }
-        let imposed =
-            hooks.iter().map(|hook| Imposed { hook: hook.clone(), stated: Value::Null, from: Origin::Default });
-        settings.imposed.extend(imposed);
+        let imposed = |hook: &HookUse| Imposed { hook: hook.clone(), stated: Value::Null, from: Origin::Default };
+        settings.imposed.extend(hooks.iter().map(imposed));
         Ok(())
     }
 
@@ -265,28 +259,25 @@ impl SettingsFiles {
         let files = self.user.iter().map(|file| (file, true)).chain(self.project.iter().map(|file| (file, false)));
         for (file, is_user) in files {
             let fault = file.faults.iter().find(|fault| is_user || !fault.can_be_agreed_to());
-            if let Some(fault) = fault {
-                let message = format!("{} is not believed: {fault}", file.path.display());
-                let hint = match fault {
-                    Unsafe::Owner { .. } if is_user => {
-                        "your own settings must be yours or root's: copy them to a folder that XDG_CONFIG_HOME names"
-                            .into()
-                    }
-                    _ => fault.hint(),
-                };
-                return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(hint));
-            }
+            let Some(fault) = fault else { continue };
+            let message = format!("{} is not believed: {fault}", file.path.display());
+            let failure = Failure::new(Code::SettingsUnsafe, message);
+            return Err(if is_user && fault.can_be_agreed_to() {
+                failure.with_hint(
+                    "your own settings must be yours or root's: copy them to a folder that XDG_CONFIG_HOME names",
+                )
+            } else {
+                failure.with_hint(fault.hint())
+            });
         }
         if let (Some(user), Some(project)) = (&self.user, &self.project)
             && user.path.starts_with(folder_of(&project.path))
         {
-            let message = format!(
-                "your settings {} lie in the folder of a project, which could have brought them along",
-                user.path.display()
-            );
-            return Err(
-                Failure::new(Code::SettingsUnsafe, message).with_hint("set XDG_CONFIG_HOME to a folder outside it")
-            );
+            let user = user.path.display();
+            let message =
+                format!("your settings {user} lie in the folder of a project, which could have brought them along");
+            let hint = "set XDG_CONFIG_HOME to a folder outside it";
+            return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(hint));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use rondo_core::resolved_roles::model_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::workflow::{Checked, Workflow};
-use rondo_settings::{Settings, Unresolved};
+use rondo_settings::{Provider, Settings, Unresolved};
 
 use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, is_plain_http, named};
@@ -33,9 +33,7 @@ pub struct RunChoices {
     pub limits: Vec<String>,
     pub answers: AnswersFrom,
     pub labels: Labels,
-    /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
-    /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
@@ -52,9 +50,6 @@ pub struct Draft {
 
 impl Draft {
     /// The run of a workflow, before it has an input.
-    ///
-    /// # Errors
-    /// If the settings, a chosen model, limit, label, script or recording are refused.
     pub fn new(operator: &Operator, loaded: Loaded, choices: RunChoices) -> Result<Self, Failure> {
         let here = &*operator.folder;
         let RunChoices { models, limits: words, answers, labels: Labels { label, tags }, record, flags } = choices;
@@ -91,9 +86,6 @@ impl Draft {
     }
 
     /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.
-    ///
-    /// # Errors
-    /// Exit 3 with the command to type, if consent is missing.
     pub fn permitted(&self, operator: &Operator, shown: &str) -> Result<Grants, Failure> {
         if operator.is_remote() {
             return Ok(Grants::default());
@@ -101,11 +93,8 @@ impl Draft {
         let checked = &self.loaded.checked;
         let file = self.new.file.as_deref().unwrap_or_default();
         let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true };
-        ConsentRequest::of(&operator.files, &self.settings, Some(subject))?.permitted(
-            shown,
-            operator.consent,
-            &self.settings,
-        )
+        let asked = ConsentRequest::of(&operator.files, &self.settings, Some(subject))?;
+        asked.permitted(shown, operator.consent, &self.settings)
     }
 
     /// What the models of the run do not take of what the workflow asks of them; nothing of a script or a recording.
@@ -126,9 +115,6 @@ impl Draft {
     }
 
     /// The run with these grants, ready to begin, and notices for the person who starts it.
-    ///
-    /// # Errors
-    /// If a model that a role uses has no id or no provider.
     pub fn ready(self, operator: &Operator, grants: Grants) -> Result<(NewThread, RunSpec, Vec<String>), Failure> {
         let mut notices = Vec::new();
         if operator.is_remote() {
@@ -151,13 +137,11 @@ impl Draft {
 
 /// Notices of the providers that are reached by unencrypted HTTP.
 pub(crate) fn of_plain_http(settings: &Settings) -> Vec<String> {
-    let plain = settings
-        .providers
-        .iter()
-        .filter(|(_, provider)| provider.is_usable() && is_plain_http(&provider.base_url.value));
-    let notice = |(name, provider): (&String, &rondo_settings::Provider)| {
+    let notice = |(name, provider): (&String, &Provider)| {
         let from = &provider.base_url.from;
-        format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them")
+        (provider.is_usable() && is_plain_http(&provider.base_url.value)).then(|| {
+            format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them")
+        })
     };
-    plain.map(notice).collect()
+    settings.providers.iter().filter_map(notice).collect()
 }

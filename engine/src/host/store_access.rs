@@ -63,24 +63,22 @@ impl DrivenThreads {
 /// Opens the store in a folder for reading; `None` if nothing has been written to it.
 pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     let Some((view, notices)) = opened(at)? else { return Ok(None) };
-    for notice in notices {
-        tell(&format!("store: {notice}\n"));
-    }
+    tell_store(&notices);
     Ok(Some(view))
 }
 
+pub(crate) fn tell_store(notices: &[String]) {
+    for notice in notices {
+        tell(&format!("store: {notice}\n"));
+    }
+}
+
 /// The same of a store that something must have been written to.
-///
-/// # Errors
-/// Also [`Code::ThreadUnknown`] if nothing has been.
 pub fn existing_store_at(at: &Path) -> Result<StoreView, Failure> {
     view_store_at(at)?.ok_or_else(|| {
-        Failure::new(Code::ThreadUnknown, format!("there is no store in {}", at.display())).with_hint(
-            Hint::from(Operation::new(Verb::Run))
-                .words(" starts a thread and makes one; ")
-                .operation(Operation::new(Verb::Again).choosing("store"))
-                .words(" names another"),
-        )
+        let hint = Hint::from(Operation::new(Verb::Run)).words(" starts a thread and makes one; ");
+        let hint = hint.operation(Operation::new(Verb::Again).choosing("store")).words(" names another");
+        Failure::new(Code::ThreadUnknown, format!("there is no store in {}", at.display())).with_hint(hint)
     })
 }
 
@@ -92,10 +90,7 @@ pub fn view_store_again(at: &Path) -> Result<Option<StoreView>, Failure> {
 /// The store in a folder, with notices about the opening.
 fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
     // The owner of the files is checked before they are read.
-    if folder::look(at)? == FolderState::Nothing {
-        return Ok(None);
-    }
-    if store::is_unwritten(at)? {
+    if folder::look(at)? == FolderState::Nothing || store::is_unwritten(at)? {
         return Ok(None);
     }
     // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
@@ -115,18 +110,13 @@ pub struct TrustedStore {
     pub folder: PathBuf,
     /// The owner of a new store.
     pub owner: Option<Owner>,
-    /// The user's secret.
     pub secret: Secret,
 }
 
 /// Opens the settings' store for writing.
-///
-/// # Errors
-/// Exit 3 for a store that is not the user's own and that no person agreed to use.
 pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedStore, Failure> {
     let folder = settings.store.value.clone();
-    let found = folder::look(&folder)?;
-    let FolderState::Store(signed) = found else {
+    let FolderState::Store(signed) = folder::look(&folder)? else {
         let owner = match new_owner(settings) {
             Ok(owner) => owner,
             // Later commands would refuse the new store, although nothing is wrong with it.
@@ -170,9 +160,6 @@ pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedSt
 }
 
 /// The secret that seals what is exported from the settings' store; `None` if the store is not known as the user's own.
-///
-/// # Errors
-/// If the store's folder is unsafe, or the secret cannot be read.
 pub fn seal_of(settings: &Settings) -> Result<Option<Secret>, Failure> {
     let FolderState::Store(signed) = folder::look(&settings.store.value)? else { return Ok(None) };
     Ok(if is_trusted(signed, settings)? { read_secret(settings)? } else { None })
@@ -185,12 +172,11 @@ pub fn is_trusted(signed: Option<Owner>, settings: &Settings) -> Result<bool, Fa
 
 /// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
 /// trusted.
-///
-/// # Errors
-/// If the system gives no random numbers.
 pub fn secret(settings: &Settings) -> Result<Secret, Failure> {
-    let random = || trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string()));
-    read_secret(settings).ok().flatten().map_or_else(random, Ok)
+    match read_secret(settings) {
+        Ok(Some(secret)) => Ok(secret),
+        _ => trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string())),
+    }
 }
 
 fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {

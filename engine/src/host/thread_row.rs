@@ -11,7 +11,6 @@ pub fn name(row: &Row) -> String {
     origin(row).map_or_else(String::new, |origin| origin.name)
 }
 
-/// Metadata of a thread, outside its digests.
 pub fn origin(row: &Row) -> Option<Origin> {
     Origin::from_bytes(&row.origin).ok()
 }

@@ -23,7 +23,7 @@ use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::Workflow;
 use rondo_settings::program;
 use rondo_settings::trust::{Records, server_key};
-use rondo_settings::{Cwd, Grant, SandboxSettings, Settings, ToolSchema};
+use rondo_settings::{Cwd, Grant, Mcp, Sandbox, SandboxSettings, Settings, ToolSchema};
 
 use super::{consent, launcher, workflow};
 use crate::failure::Failure;
@@ -96,11 +96,10 @@ fn process_settings(
 
 /// The sandbox of `shell`: without the programs that it is denied by name.
 fn of_shell(settings: &Settings, processes: &Arc<Processes>) -> Arc<Processes> {
-    let denied = denied_programs(settings);
-    if denied.is_empty() {
-        return Arc::clone(processes);
+    match denied_programs(settings) {
+        denied if denied.is_empty() => Arc::clone(processes),
+        denied => confined(settings, [hidden_from_tools(settings), denied].concat()),
     }
-    confined(settings, hidden_from_tools(settings).into_iter().chain(denied).collect())
 }
 
 /// The files of denied programs. A link to a program of another name (busybox, `sh`) is left: hiding that file would
@@ -112,11 +111,8 @@ fn denied_programs(settings: &Settings) -> Vec<PathBuf> {
         file.file_name()?.to_str()?.starts_with(name).then_some(file)
     };
     let rules = settings.grant.deny.iter().filter_map(|text| text.parse::<Rule>().ok());
-    let denied: Vec<String> = rules.filter_map(|rule| rule.program().map(str::to_owned)).collect();
-    let files = |name: &String| -> Vec<PathBuf> {
-        std::env::split_paths(path).filter_map(|folder| file_of(folder, name)).collect()
-    };
-    denied.iter().flat_map(files).collect()
+    let denied = rules.filter_map(|rule| rule.program().map(str::to_owned));
+    denied.flat_map(|name| std::env::split_paths(path).filter_map(move |folder| file_of(folder, &name))).collect()
 }
 
 /// The tools available without a server: rondo's own, and programs.
@@ -142,9 +138,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
         all.push(Arc::new(program(name, tool, (settings, &processes))?));
     }
     let mut tools = ToolSet::default();
-    for tool in all {
-        add(&mut tools, tool)?;
-    }
+    all.into_iter().try_for_each(|tool| add(&mut tools, tool))?;
     Ok((tools, workspace))
 }
 
@@ -179,17 +173,15 @@ pub fn replay_server(name: &str, settings: &Settings) -> Result<Server, Failure>
     let mcp = declared(name, settings)?;
     let records = Records::read(settings.trust.as_deref())?;
     let Some(pins) = records.servers.get(&key(name, mcp)) else {
-        let message = format!(
-            "the tools of the MCP server {name} are not pinned, and a replay does not start the server to list them"
-        );
-        return Err(Failure::new(Code::NoPin, message)
-            .with_hint(Hint::from(pinning(name)).words(" starts it, shows its tools and pins them")));
+        let what = format!("the tools of the MCP server {name} are not pinned");
+        let message = format!("{what}, and a replay does not start the server to list them");
+        let hint = Hint::from(pinning(name)).words(" starts it, shows its tools and pins them");
+        return Err(Failure::new(Code::NoPin, message).with_hint(hint));
     };
     Server::pinned(server_settings(name, mcp, settings)?, pins.clone())
         .map_err(|error| server_failure(error.code, error.message))
 }
 
-/// Why a server is not available.
 #[derive(Clone)]
 pub enum NoServer {
     /// It could not be started; calls of its tools fail.
@@ -204,11 +196,8 @@ pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Vec<Str
     let server = start(name, mcp, settings).await.map_err(NoServer::Unusable)?;
     let notice = pinned(name, mcp, &server, settings).map_err(NoServer::Refused)?;
     let not_checked = |tool: Arc<dyn Tool>| {
-        let why = unchecked(&*tool)?;
-        Some(format!(
-            "tool {}: only its server checks its arguments, because its schema cannot be read: {why}",
-            tool.spec().name
-        ))
+        let (name, why) = (&tool.spec().name, unchecked(&*tool)?);
+        Some(format!("tool {name}: only its server checks its arguments, because its schema cannot be read: {why}"))
     };
     let notices = notice.into_iter().chain(left_out(name, &server));
     let notices = notices.chain(server.tools().into_iter().filter_map(not_checked)).collect();
@@ -220,14 +209,11 @@ pub fn left_out(name: &str, server: &Server) -> Vec<String> {
     server.left_out().iter().map(|tool| format!("server {name}: a tool cannot be offered: {tool}")).collect()
 }
 
-fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s rondo_settings::Mcp, Failure> {
+fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s Mcp, Failure> {
     settings.mcp.get(name).ok_or_else(|| {
         let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]")).with_hint(if known.is_empty() {
-            "it has no servers".to_owned()
-        } else {
-            format!("it has: {known}")
-        })
+        let hint = if known.is_empty() { "it has no servers".to_owned() } else { format!("it has: {known}") };
+        Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]")).with_hint(hint)
     })
 }
 
@@ -236,9 +222,7 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let records = records(settings)?;
     let (mut tools, _) = local(settings)?;
     for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.servers.contains_key(&key(name, mcp))) {
-        for tool in replay_server(name, settings)?.tools() {
-            add(&mut tools, tool)?;
-        }
+        replay_server(name, settings)?.tools().into_iter().try_for_each(|tool| add(&mut tools, tool))?;
     }
     Ok(tools)
 }
@@ -256,15 +240,13 @@ fn records(settings: &Settings) -> Result<Records, Failure> {
 /// Each server of the settings, with the state of its pinned tools and those that no model is offered.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
     let records = records(settings)?;
-    let of_server = |(name, mcp): (&String, &rondo_settings::Mcp)| {
-        let pinned = records.servers.get(&key(name, mcp)).map_or_else(
-            || "nothing is pinned of its tools".to_owned(),
-            |pins| {
-                let pinned = format!("{} tools of it are pinned", pins.len());
-                records.left_out(&key(name, mcp)).iter().fold(pinned, |told, left_out| format!("{told}\n{left_out}"))
-            },
-        );
-        (name.clone(), pinned)
+    let of_server = |(name, mcp): (&String, &Mcp)| {
+        let key = key(name, mcp);
+        let Some(pins) = records.servers.get(&key) else {
+            return (name.clone(), "nothing is pinned of its tools".to_owned());
+        };
+        let pinned = format!("{} tools of it are pinned", pins.len());
+        (name.clone(), records.left_out(&key).iter().fold(pinned, |told, left_out| format!("{told}\n{left_out}")))
     };
     Ok(settings.mcp.iter().map(of_server).collect())
 }
@@ -276,7 +258,7 @@ pub fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
     })
 }
 
-async fn start(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -> Result<Server, Failure> {
+async fn start(name: &str, mcp: &Mcp, settings: &Settings) -> Result<Server, Failure> {
     let server = server_settings(name, mcp, settings)?;
     Server::start(server).await.map_err(|error| server_failure(error.code, error.message))
 }
@@ -285,39 +267,30 @@ fn server_failure(code: Code, message: String) -> Failure {
     Failure::new(code, message).with_exit(Exit::InputOutput)
 }
 
-fn server_settings(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
+fn server_settings(name: &str, mcp: &Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
     let secret = |name: &String| settings.secrets.iter().find(|secret| secret.name == *name).cloned();
-    let transport = match (&mcp.command, &mcp.url) {
-        (Some(command), _) => {
-            let stated = mcp.env.iter().map(|(name, value)| Secret { name: name.clone(), value: value.clone() });
-            Transport::Stdio {
-                command: command.clone(),
-                args: mcp.args.clone(),
-                env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
-                working_dir: match mcp.cwd {
-                    // In a sandbox the working folder is below its own workspace.
-                    Some(Cwd::Workspace) if mcp.sandbox.is_some() => WorkingDir::workspace(),
-                    Some(Cwd::Workspace) => WorkingDir::Folder(settings.workspace.clone()),
-                    Some(Cwd::Private) | None => WorkingDir::Private,
-                },
-                sandbox: mcp
-                    .sandbox
-                    .as_ref()
-                    .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), &mcp.words(), sandbox, settings))
-                    .transpose()?,
-                pinned: consent::pinned(settings, &mcp.words()),
-                launcher: launcher::file(),
-            }
+    let key = mcp.key_env.as_ref().and_then(secret);
+    let transport = if let Some(command) = &mcp.command {
+        let stated = mcp.env.iter().map(|(name, value)| Secret { name: name.clone(), value: value.clone() });
+        let sandboxed = |sandbox| sandboxed(&format!("[mcp.{name}]"), &mcp.words(), sandbox, settings);
+        Transport::Stdio {
+            command: command.clone(),
+            args: mcp.args.clone(),
+            env: stated.chain(key).collect(),
+            working_dir: match mcp.cwd {
+                // In a sandbox the working folder is below its own workspace.
+                Some(Cwd::Workspace) if mcp.sandbox.is_some() => WorkingDir::workspace(),
+                Some(Cwd::Workspace) => WorkingDir::Folder(settings.workspace.clone()),
+                Some(Cwd::Private) | None => WorkingDir::Private,
+            },
+            sandbox: mcp.sandbox.as_ref().map(sandboxed).transpose()?,
+            pinned: consent::pinned(settings, &mcp.words()),
+            launcher: launcher::file(),
         }
-        (None, url) => Transport::Http {
-            url: url.clone().unwrap_or_default(),
-            bearer: mcp.key_env.as_ref().and_then(secret),
-            headers: mcp
-                .headers_env
-                .iter()
-                .filter_map(|(header, variable)| Some((header.clone(), secret(variable)?)))
-                .collect(),
-        },
+    } else {
+        let headers = mcp.headers_env.iter();
+        let headers = headers.filter_map(|(header, variable)| Some((header.clone(), secret(variable)?)));
+        Transport::Http { url: mcp.url.clone().unwrap_or_default(), bearer: key, headers: headers.collect() }
     };
     let mut server = ServerSettings::new(name, transport);
     if let Some(timeout_ms) = mcp.timeout_ms {
@@ -327,12 +300,7 @@ fn server_settings(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -
 }
 
 /// The sandbox of one program, with the paths that its table names, and its own script to read.
-fn sandboxed(
-    of: &str,
-    argv: &[String],
-    sandbox: &rondo_settings::Sandbox,
-    settings: &Settings,
-) -> Result<Processes, Failure> {
+fn sandboxed(of: &str, argv: &[String], sandbox: &Sandbox, settings: &Settings) -> Result<Processes, Failure> {
     let own: Vec<PathBuf> = scripts(argv.iter(), &settings.workspace).collect();
     let granted = (Some(sandbox.read.as_slice()), Some(sandbox.write.as_slice()));
     let mut process_settings = process_settings(settings, hidden(settings, &own), granted);
@@ -348,12 +316,7 @@ fn sandboxed(
 }
 
 /// Checks the tools of a server against the agreed ones; those of a new server are pinned.
-fn pinned(
-    name: &str,
-    mcp: &rondo_settings::Mcp,
-    server: &Server,
-    settings: &Settings,
-) -> Result<Option<String>, Failure> {
+fn pinned(name: &str, mcp: &Mcp, server: &Server, settings: &Settings) -> Result<Option<String>, Failure> {
     if settings.trust.is_none() {
         let notice = "without HOME there is no place for trust records, so a change is not noticed";
         return Ok(Some(format!("server {name}: {notice}")));
@@ -366,14 +329,11 @@ fn pinned(
         }
         compared.unwrap_or(Ok(()))
     });
-    compared?.map_err(|changed| {
-        let message =
-            format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
-        Failure::new(Code::McpChanged, message)
-            .with_exit(Exit::Denied)
-            .with_hint(Hint::from("if that is as it should be: ").operation(pinning(name)))
-    })?;
-    Ok(None)
+    let Err(changed) = compared? else { return Ok(None) };
+    let message =
+        format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
+    let hint = Hint::from("if that is as it should be: ").operation(pinning(name));
+    Err(Failure::new(Code::McpChanged, message).with_exit(Exit::Denied).with_hint(hint))
 }
 
 pub struct Offered {
@@ -383,12 +343,10 @@ pub struct Offered {
     /// How they differ from the agreed ones; `None` if they do not, or nobody was asked.
     pub changed: Option<String>,
     pub is_pinned: bool,
-    /// The tools that no model is offered, a sentence each.
     pub left_out: Vec<String>,
 }
 
 impl Offered {
-    /// Identifies all of its tools.
     pub fn digest(&self) -> Digest {
         let mut bytes = format!("rondo/pins/v1\n{}\n", self.key).into_bytes();
         self.pins.iter().for_each(|(name, pin)| bytes.extend(format!("{name} {}\n", pin.digest).into_bytes()));
@@ -403,10 +361,9 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     server.stop().await;
     let key = key(name, mcp);
     let records = Records::read(settings.trust.as_deref())?;
-    let is_pinned = records.servers.contains_key(&key);
-    let changed =
-        records.servers.get(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
-    Ok(Offered { key, pins, changed, is_pinned, left_out })
+    let pinned = records.servers.get(&key);
+    let changed = pinned.and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
+    Ok(Offered { is_pinned: pinned.is_some(), key, pins, changed, left_out })
 }
 
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
@@ -414,7 +371,7 @@ pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
     Records::update(settings.trust.as_deref(), |records| records.pin(key, pins, left_out)).map_err(Failure::from)
 }
 
-fn key(name: &str, mcp: &rondo_settings::Mcp) -> String {
+fn key(name: &str, mcp: &Mcp) -> String {
     server_key(name, &mcp.words(), mcp.url.as_deref())
 }
 
@@ -443,11 +400,7 @@ fn program(
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
         Some(ToolSchema::File(file)) => Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?),
     };
-    let schema_file = match &tool.schema {
-        Some(ToolSchema::File(file)) => Some(file),
-        _ => None,
-    };
-    let pinned = consent::pinned(settings, tool.argv.iter().chain(schema_file));
+    let pinned = consent::pinned(settings, tool.argv.iter().chain(tool.schema_file()));
     let program_settings = ProgramSettings { pinned, ..program::settings(name, tool, schema) };
     Program::new(program_settings, Arc::clone(processes))
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
@@ -499,9 +452,11 @@ fn agreed_workflows(settings: &Settings) -> Vec<PathBuf> {
     let mut held = Vec::new();
     // A link on the way could be replaced, and its target rewritten.
     for file in reached(agreed, &writable).into_iter().flat_map(|file| [real(file.clone()), file]) {
-        let above = file.ancestors().skip(1).filter(|folder| folder.ends_with(workflow::FOLDER));
-        let above =
-            above.filter(|folder| !workspace.starts_with(real(folder.to_path_buf()))).last().map(Path::to_path_buf);
+        let above = file
+            .ancestors()
+            .skip(1)
+            .filter(|folder| folder.ends_with(workflow::FOLDER) && !workspace.starts_with(real(folder.to_path_buf())));
+        let above = above.last().map(Path::to_path_buf);
         let is_of = |granted: &&PathBuf| {
             let mut folders = file.parent().into_iter().chain(above.as_deref());
             !workspace.starts_with(granted) && folders.any(|folder| granted.starts_with(folder))
@@ -556,11 +511,8 @@ pub fn code_in_reach(settings: &Settings) -> Vec<String> {
         let file = files_among(words.into_iter(), workspace).find(|file| {
             closed_with(file.clone(), workspace) == *file && writable.iter().any(|folder| file.starts_with(folder))
         })?;
-        let folder = file.parent().unwrap_or(workspace).display();
-        Some(format!(
-            "{what}: {} lies in {folder}, which tools may write; what it loads from there could be replaced",
-            file.display()
-        ))
+        let place = format!("{} lies in {}", file.display(), file.parent().unwrap_or(workspace).display());
+        Some(format!("{what}: {place}, which tools may write; what it loads from there could be replaced"))
     };
     servers.chain(hooks).filter_map(told).collect()
 }
@@ -578,10 +530,7 @@ fn hidden(settings: &Settings, own: &[PathBuf]) -> Vec<PathBuf> {
     // This binary starts programs and servers outside every sandbox, and so do servers in the operator's settings:
     // their files in the workspace could be replaced.
     let this = std::env::current_exe().ok();
-    let schemas = settings.tools.values().filter_map(|tool| match &tool.schema {
-        Some(ToolSchema::File(file)) => Some(PathBuf::from(file)),
-        _ => None,
-    });
+    let schemas = settings.tools.values().filter_map(|tool| tool.schema_file().map(PathBuf::from));
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
     let servers = scripts(servers, workspace).filter(|script| !own.contains(script));
     let Settings { file, user_file, secret_file, .. } = settings;

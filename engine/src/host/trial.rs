@@ -43,20 +43,17 @@ const ARGUMENTS: &str =
 const CACHED: [&str; 4] =
     ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens", "cachedContentTokenCount"];
 
-/// What came of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Trial {
     pub provider: String,
     pub protocol: &'static str,
     /// Its address without keys.
     pub base_url: String,
-    /// The id of the model that was asked.
     pub model: Option<String>,
     /// Whether no setting names that model: it is the first that the provider lists.
     pub is_model_listed: bool,
     /// Whether anything answered; `None` if nothing was sent.
     pub reachable: Option<bool>,
-    /// Why the first request had no answer.
     pub fault: Option<TrialFault>,
     /// The time to the first event of the first answer.
     pub first_event_ms: Option<u64>,
@@ -65,25 +62,21 @@ pub struct Trial {
     pub usage: Option<Usage>,
     /// Whether it tells how many tokens it had cached, even if that is none.
     pub reports_cached: bool,
-    /// How it is asked for an answer in a format.
     pub response_format: &'static str,
-    /// Whether an answer fitted the format that it was asked for.
     pub schema: Feature,
-    /// Whether it called a tool that it was asked to call.
     pub tools: Feature,
     /// The US dollars of what it told, if the price is known.
     pub cost_usd: Option<f64>,
 }
 
 /// Whether a provider did as it was asked.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Feature {
     pub verdict: Verdict,
-    /// Why it refused.
     pub fault: Option<TrialFault>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Yes,
@@ -91,8 +84,8 @@ pub enum Verdict {
     No,
     /// Its answer was cut at the ceiling on tokens before it showed.
     Cut,
-    /// The request failed.
     Failed,
+    #[default]
     NotAsked,
 }
 
@@ -102,12 +95,6 @@ pub struct TrialFault {
     pub code: Code,
     pub message: String,
     pub hint: Option<String>,
-}
-
-impl Feature {
-    fn of(verdict: Verdict) -> Self {
-        Self { verdict, fault: None }
-    }
 }
 
 /// Asks a provider of the settings, whose resources these are.
@@ -121,18 +108,8 @@ pub async fn trial(settings: &Settings, resources: &Resources, name: &str) -> Tr
         provider: name.to_owned(),
         protocol: provider.map_or("", |provider| provider.protocol.value.name()),
         base_url: provider.map(|provider| masked_address(&provider.base_url.value)).unwrap_or_default(),
-        model: None,
-        is_model_listed: false,
-        reachable: None,
-        fault: None,
-        first_event_ms: None,
-        whole_ms: None,
-        usage: None,
-        reports_cached: false,
         response_format: format.word(),
-        schema: Feature::of(Verdict::NotAsked),
-        tools: Feature::of(Verdict::NotAsked),
-        cost_usd: None,
+        ..Trial::default()
     };
     if let Err(fault) = fill(&mut trial, settings, resources, format).await {
         trial.reachable = trial.reachable.or_else(|| fault.answered());
@@ -149,7 +126,7 @@ async fn fill(
 ) -> Result<(), TrialFault> {
     resources.read_keys(std::iter::once(trial.provider.as_str())).await?;
     let client = resources.http_client(&trial.provider)?;
-    let asked = Asked { client, redact: &|text| resources.redactor().text(text).into_owned() };
+    let asked = Asked { client, resources };
     let named = chosen(settings, &trial.provider);
     trial.is_model_listed = named.is_none();
     let (model, price) = match named {
@@ -157,36 +134,35 @@ async fn fill(
         None => (asked.first_listed(&trial.provider).await?, None),
     };
     let price = price.or_else(|| list_price(&model));
-    trial.model = Some((asked.redact)(&model));
+    trial.model = Some(asked.redact(&model));
 
     let since = Instant::now();
     let head = head(&model, MAX_HELLO_TOKENS, "Answer in one word.");
-    let watch = Watch::new();
+    let watch = Watch::default();
     let answer = asked.ask(head.clone(), "Hello", &watch).await?;
     trial.reachable = Some(true);
     trial.whole_ms = Some(milliseconds(since.elapsed()));
-    trial.first_event_ms = watch.first.get().copied().map(milliseconds);
+    trial.first_event_ms = watch.first.get().map(|first| milliseconds(first.duration_since(since)));
     trial.reports_cached = watch.has_cached.load(Ordering::Relaxed);
     trial.add(answer.usage, price.as_ref());
 
     if let Some(schema) = format.in_head(Some(SCHEMA)) {
         let system = r#"Answer with this JSON object and nothing else: {"ok": true}"#.to_owned();
-        let head =
-            Head { response_format: Some(schema.to_owned()), system, ..self::head(&model, MAX_OUTPUT_TOKENS, "") };
+        let response_format = Some(schema.to_owned());
+        let head = Head { response_format, system, ..self::head(&model, MAX_OUTPUT_TOKENS, "") };
         let fits = |answer: &ModelAnswer| fits(&answer.reply.parts.text(), format);
-        trial.schema = trial.feature(asked.ask(head, "Answer.", &Watch::new()).await, price.as_ref(), fits);
+        trial.schema = trial.feature(asked.ask(head, "Answer.", &Watch::default()).await, price.as_ref(), fits);
     }
     let tool =
         ToolSpec { description: "Notes a word.".to_owned(), name: TOOL.to_owned(), parameters: ARGUMENTS.to_owned() };
     let head =
         Head { tools: vec![tool], ..self::head(&model, MAX_OUTPUT_TOKENS, "Call the tool note with the word hello.") };
     let calls = |answer: &ModelAnswer| answer.reply.parts.tool_calls().any(|call| call.name == TOOL);
-    trial.tools = trial.feature(asked.ask(head, "Call it.", &Watch::new()).await, price.as_ref(), calls);
+    trial.tools = trial.feature(asked.ask(head, "Call it.", &Watch::default()).await, price.as_ref(), calls);
     Ok(())
 }
 
 impl Trial {
-    /// Counts what an answer cost.
     fn add(&mut self, usage: Option<Usage>, price: Option<&Price>) {
         let Some(usage) = usage else { return };
         *self.usage.get_or_insert_default() += usage;
@@ -204,11 +180,12 @@ impl Trial {
         match answer {
             Ok(answer) => {
                 self.add(answer.usage, price);
-                Feature::of(match is_there(&answer) {
+                let verdict = match is_there(&answer) {
                     true => Verdict::Yes,
                     false if answer.reply.finish == Finish::Length => Verdict::Cut,
                     false => Verdict::No,
-                })
+                };
+                Feature { verdict, fault: None }
             }
             Err(fault) => Feature { verdict: Verdict::Failed, fault: Some(fault) },
         }
@@ -225,10 +202,14 @@ fn chosen(settings: &Settings, provider: &str) -> Option<Resolved> {
 /// A provider that is asked, and what removes keys from its words.
 struct Asked<'a> {
     client: Arc<HttpModel>,
-    redact: &'a (dyn Fn(&str) -> String + Sync),
+    resources: &'a Resources,
 }
 
 impl Asked<'_> {
+    fn redact(&self, text: &str) -> String {
+        self.resources.redactor().text(text).into_owned()
+    }
+
     async fn ask(&self, head: Head, user: &str, watch: &Watch) -> Result<ModelAnswer, TrialFault> {
         let call = call(head, user)?;
         self.client.complete(&call, watch).await.map_err(|fault| self.fault(&fault))
@@ -241,7 +222,7 @@ impl Asked<'_> {
             Ok(None) => String::new(),
             // Whoever lists no models may still answer.
             Err(fault) if matches!(fault.code, Code::RequestRefused | Code::ReplyUnreadable) => {
-                format!(", and it lists none: {}", (self.redact)(&fault.message))
+                format!(", and it lists none: {}", self.redact(&fault.message))
             }
             Err(fault) => return Err(self.fault(&fault)),
         };
@@ -255,11 +236,8 @@ impl Asked<'_> {
     }
 
     fn fault(&self, fault: &Fault) -> TrialFault {
-        TrialFault {
-            code: fault.code,
-            message: (self.redact)(&fault.message),
-            hint: fault.hint.as_ref().map(|told| (self.redact)(&hint(told))),
-        }
+        let told = fault.hint.as_ref().map(|told| self.redact(&hint(told)));
+        TrialFault { code: fault.code, message: self.redact(&fault.message), hint: told }
     }
 }
 
@@ -292,9 +270,8 @@ fn head(model: &str, max_output_tokens: i64, system: &str) -> Head {
 }
 
 fn call(head: Head, user: &str) -> Result<ModelCall, Failure> {
-    let internal = |what: String| Failure::new(Code::InternalFault, what);
     let (head_digest, _) = Digest::of(Kind::Head, &head)?;
-    let role = RoleName::new("doctor").map_err(|error| internal(error.to_string()))?;
+    let role = RoleName::new("doctor").map_err(Failure::internal)?;
     let site = Site { thread: ThreadId::from_parts(0, 0), role, lane: LanePath::trunk(), visit: 1, position: 0 };
     Ok(ModelCall {
         site,
@@ -309,7 +286,6 @@ fn call(head: Head, user: &str) -> Result<ModelCall, Failure> {
     })
 }
 
-/// Whether an answer is what was asked for in that format.
 fn fits(text: &str, format: ResponseFormat) -> bool {
     let Ok(serde_json::Value::Object(members)) = serde_json::from_str(text.trim()) else { return false };
     match format {
@@ -321,23 +297,17 @@ fn fits(text: &str, format: ResponseFormat) -> bool {
 }
 
 /// Looks at an answer while it arrives.
+#[derive(Default)]
 struct Watch {
-    since: Instant,
-    first: OnceLock<Duration>,
+    first: OnceLock<Instant>,
     has_cached: AtomicBool,
-}
-
-impl Watch {
-    fn new() -> Self {
-        Self { since: Instant::now(), first: OnceLock::new(), has_cached: AtomicBool::new(false) }
-    }
 }
 
 impl Deltas for Watch {
     fn text(&self, _text: &str) {}
 
     fn event(&self, json: &str) {
-        self.first.get_or_init(|| self.since.elapsed());
+        self.first.get_or_init(Instant::now);
         if serde_json::from_str(json).is_ok_and(|event| has_cached(&event)) {
             self.has_cached.store(true, Ordering::Relaxed);
         }
@@ -346,10 +316,11 @@ impl Deltas for Watch {
 
 /// Whether a count of cached tokens stands somewhere in an event.
 fn has_cached(value: &serde_json::Value) -> bool {
+    let is_cached = |(name, value): (&String, &serde_json::Value)| {
+        value.is_number() && CACHED.contains(&name.as_str()) || has_cached(value)
+    };
     match value {
-        serde_json::Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| value.is_number() && CACHED.contains(&name.as_str()) || has_cached(value)),
+        serde_json::Value::Object(members) => members.iter().any(is_cached),
         serde_json::Value::Array(values) => values.iter().any(has_cached),
         _ => false,
     }

@@ -65,9 +65,9 @@ fn of_one(
                     } else {
                         continue;
                     };
-                    let message = format!("{whom} takes no `{parameter}`: {says}");
-                    let fault =
-                        places.key_fault(Code::ParameterNotTaken, &format!("models.{name}.{parameter}"), message);
+                    let (key, message) =
+                        (format!("models.{name}.{parameter}"), format!("{whom} takes no `{parameter}`: {says}"));
+                    let fault = places.key_fault(Code::ParameterNotTaken, &key, message);
                     found.push(fault.with_hint("remove it, or choose a model that takes it"));
                 }
             }
@@ -75,9 +75,8 @@ fn of_one(
             let has_tools = !its.kind.tools().is_empty();
             let schema = schema.as_deref().filter(|_| is_sent);
             if let Some(why) = schema.and_then(|schema| protocol.open_schema(&id, schema, has_tools)) {
-                let message = format!(
-                    "answers of role `{role}` cannot be held to their schema by {whom}: {why}; they are checked"
-                );
+                let what = format!("answers of role `{role}` cannot be held to their schema by {whom}");
+                let message = format!("{what}: {why}; they are checked");
                 let fault = places.key_fault(Code::SchemaNotHeld, &format!("roles.{role}.output"), message);
                 found.push(fault.with_hint("an answer that breaks its contract goes back to the model for a repair"));
             }
@@ -87,9 +86,6 @@ fn of_one(
 }
 
 /// Refuses files of a thread's input that the provider of a role they are attached for does not take.
-///
-/// # Errors
-/// [`Code::InvalidInput`], which names the file, the role and the provider.
 pub fn files(workflow: &Workflow, input: &Value, models: &Models, settings: &Settings) -> Result<(), Failure> {
     for (role, names) in attached(workflow) {
         let Some(model) = workflow.role(role.as_str()).and_then(|role| role.kind.model()) else { continue };
@@ -103,12 +99,9 @@ pub fn files(workflow: &Workflow, input: &Value, models: &Models, settings: &Set
         for file in each {
             let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
             if !protocol.takes_file(text("media_type")) {
-                let message = format!(
-                    "the file {} is of type {}, which provider {} of role `{role}` does not take",
-                    text("name"),
-                    text("media_type"),
-                    served_by.provider
-                );
+                let (name, media_type, provider) = (text("name"), text("media_type"), &served_by.provider);
+                let what = format!("the file {name} is of type {media_type}");
+                let message = format!("{what}, which provider {provider} of role `{role}` does not take");
                 let hint = format!("it takes {}", protocol.media_types().join(", "));
                 return Err(Failure::new(Code::InvalidInput, message).with_hint(hint));
             }

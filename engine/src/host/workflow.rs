@@ -57,9 +57,6 @@ impl Loaded {
 /// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, the name of a folder below
 /// `workflows/` in `here` or that its workflow gives itself, or the name of a shipped one. Folders above `here` are not
 /// searched.
-///
-/// # Errors
-/// [`Code::WorkflowNotFound`] with the nearest name.
 pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
     let full = here.join(path);
@@ -92,18 +89,14 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
         return Failure::new(Code::WorkflowNotFound, message);
     }
     let known: Vec<String> = all(here).into_iter().map(|found| found.name).collect();
-    let failure = Failure::new(
-        Code::WorkflowNotFound,
-        format!(
-            "{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"
-        ),
-    );
-    if let Some(meant) = did_you_mean(name, known.iter().map(String::as_str)) {
-        failure.with_hint(meant)
-    } else {
+    let what = format!("nor a name below {FOLDER}/ or of a workflow that ships with rondo");
+    let message = format!("{shown:?} is neither a file, nor a folder with a workflow, {what}");
+    let listed = || {
         let hint = Hint::from(format!("known here: {}; ", known.join(", ")));
-        failure.with_hint(hint.operation(Operation::new(Verb::Init)).words(" writes one to start from"))
-    }
+        hint.operation(Operation::new(Verb::Init)).words(" writes one to start from")
+    };
+    let hint = did_you_mean(name, known.iter().map(String::as_str)).map_or_else(listed, Hint::from);
+    Failure::new(Code::WorkflowNotFound, message).with_hint(hint)
 }
 
 /// The names of the workflows below `workflows/` in `here`.
@@ -144,11 +137,10 @@ pub fn all(here: &Path) -> Vec<Named> {
         let file = PathBuf::from(shipped::file(name)?);
         Some(Named { name: name.to_owned(), file })
     });
-    let mut all: BTreeMap<String, Named> = BTreeMap::new();
-    for found in own.into_iter().chain(below(here)).chain(shipped) {
-        all.entry(found.name.clone()).or_insert(found);
-    }
-    all.into_values().collect()
+    let mut all: Vec<Named> = own.into_iter().chain(below(here)).chain(shipped).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.dedup_by(|later, first| later.name == first.name);
+    all
 }
 
 /// The workflow of this folder, and those below `workflows/`, with faults or without.
@@ -158,9 +150,6 @@ pub fn own(here: &Path) -> Vec<String> {
 }
 
 /// The workflow with a name, its own or that of its folder; no path is one.
-///
-/// # Errors
-/// [`Code::WorkflowNotFound`] with the nearest name.
 pub fn named(name: &str, here: &Path) -> Result<Named, Failure> {
     let all = all(here);
     let folder = file_in(&Path::new(FOLDER).join(name), here).filter(|_| !name.contains(['/', '.']));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use petgraph::algo::{dominators, tarjan_scc};
+use petgraph::algo::{dijkstra, dominators, tarjan_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
-use petgraph::visit::{Bfs, EdgeRef as _};
+use petgraph::visit::EdgeRef as _;
 
 use super::Line;
 
@@ -28,22 +28,11 @@ pub(super) fn leads_back(lines: &[Line]) -> Vec<bool> {
         graph.edge_weight(edge).filter(|_| leads_back).copied().into_iter().for_each(&mut mark);
         !leads_back
     });
-    let mut distances = vec![usize::MAX; graph.node_count()];
-    let mut search = Bfs::new(&graph, start);
-    if let Some(distance) = distances.get_mut(start.index()) {
-        *distance = 0;
-    }
-    while let Some(node) = search.next(&graph) {
-        let next = distances.get(node.index()).map_or(usize::MAX, |distance| distance + 1);
-        for neighbour in graph.neighbors(node) {
-            if let Some(distance) = distances.get_mut(neighbour.index()) {
-                *distance = next.min(*distance);
-            }
-        }
-    }
+    let distances = dijkstra(&graph, start, None, |_| 1_usize);
+    let distance = |node: NodeIndex| distances.get(&node).copied().unwrap_or(usize::MAX);
     for cycle in tarjan_scc(&graph).into_iter().filter(|cycle| cycle.len() > 1) {
         let edges = cycle.iter().flat_map(|node| graph.edges(*node)).filter(|edge| cycle.contains(&edge.target()));
-        let nearer = edges.filter(|edge| distances.get(edge.target().index()) < distances.get(edge.source().index()));
+        let nearer = edges.filter(|edge| distance(edge.target()) < distance(edge.source()));
         nearer.map(|edge| *edge.weight()).for_each(&mut mark);
     }
     is_back

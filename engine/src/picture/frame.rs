@@ -18,7 +18,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame of a child workflow at a path.
     pub fn of_child(path: &str, within: Option<String>) -> Self {
         Self { id: path.to_owned(), within, label: path.to_owned(), roles: BTreeSet::new() }
     }

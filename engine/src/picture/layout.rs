@@ -22,7 +22,6 @@ pub(super) struct Pitch {
 }
 
 impl Pitch {
-    /// The width of one column.
     pub fn column(self) -> f64 {
         // That of the fonts for terminals, with little difference between them.
         self.size * 0.6
@@ -79,7 +78,6 @@ pub(super) struct Layout<'a> {
     pub lines: Vec<Way<'a>>,
 }
 
-/// A line with its way and its label.
 #[derive(Debug)]
 pub(super) struct Way<'a> {
     pub line: &'a Line,
@@ -94,11 +92,9 @@ pub(super) struct Way<'a> {
 pub(super) struct Text {
     pub at: Rect,
     pub lines: Vec<String>,
-    /// Whether lines were left out.
     pub is_cut: bool,
 }
 
-/// How many columns a text takes.
 pub(super) fn columns(text: &str) -> f64 {
     f64::from(u32::try_from(text.width()).unwrap_or(u32::MAX))
 }
@@ -109,7 +105,6 @@ impl Shape {
         !matches!(self.kind, "start" | "end" | "fail" | "model" | "hook" | "port")
     }
 
-    /// The rows of badges.
     pub(super) fn badge_rows(&self) -> Vec<&[String]> {
         let mut rows = Vec::new();
         let mut rest = self.badges.as_slice();
@@ -141,12 +136,10 @@ impl Shape {
     }
 }
 
-/// The width of a badge.
 pub(super) fn badge_width(badge: &str) -> f64 {
     SMALL.width(badge) + 2.0 * BADGE_PADDING
 }
 
-/// The width of a row of badges.
 pub(super) fn row_width(row: &[String]) -> f64 {
     let gaps = u32::try_from(row.len().saturating_sub(1)).unwrap_or(0);
     row.iter().map(|badge| badge_width(badge)).sum::<f64>() + f64::from(gaps) * GAP
@@ -160,6 +153,12 @@ pub(super) fn badge_places(row: &[String], x: f64) -> impl Iterator<Item = (f64,
         left += badge_width(badge) + GAP;
         (at, badge)
     })
+}
+
+impl Line {
+    fn downwards(&self, is_back: bool) -> (&String, &String) {
+        if is_back { (&self.to, &self.from) } else { (&self.from, &self.to) }
+    }
 }
 
 impl Text {
@@ -184,7 +183,15 @@ impl<'a> Layout<'a> {
             return Err(Error::TooLarge { parts });
         }
         let mut plan = Plan::new(picture);
-        dagre::layout(&mut plan.graph, Some(Plan::options()));
+        let options = LayoutOptions {
+            nodesep: 28.0,
+            edgesep: 14.0,
+            ranksep: 52.0,
+            marginx: MARGIN,
+            marginy: MARGIN,
+            ..LayoutOptions::default()
+        };
+        dagre::layout(&mut plan.graph, Some(options));
         Ok(plan.read())
     }
 }
@@ -203,28 +210,14 @@ impl<'a> Plan<'a> {
     fn new(picture: &'a Picture) -> Self {
         let graph = Dagre::with_options(GraphOptions { directed: true, multigraph: true, compound: true });
         let titles = picture.frames.iter().map(|frame| Text::wrapped(&frame.label, TITLE_COLUMNS)).collect();
-        let labels = picture
-            .lines
-            .iter()
-            .map(|line| (!line.label.is_empty()).then(|| Text::wrapped(&line.label, LABEL_COLUMNS)))
-            .collect();
+        let label = |line: &Line| (!line.label.is_empty()).then(|| Text::wrapped(&line.label, LABEL_COLUMNS));
+        let labels = picture.lines.iter().map(label).collect();
         let mut plan = Self { picture, graph, titles, labels, is_back: cycles::leads_back(&picture.lines) };
         plan.add_frames();
         plan.add_shapes();
         plan.add_lines();
         plan.put_titles_on_top();
         plan
-    }
-
-    fn options() -> LayoutOptions {
-        LayoutOptions {
-            nodesep: 28.0,
-            edgesep: 14.0,
-            ranksep: 52.0,
-            marginx: MARGIN,
-            marginy: MARGIN,
-            ..LayoutOptions::default()
-        }
     }
 
     fn add_frames(&mut self) {
@@ -254,7 +247,7 @@ impl<'a> Plan<'a> {
     fn room_for_lines(&self, id: &str) -> f64 {
         let (mut above, mut below) = (0_u32, 0_u32);
         for (line, is_back) in self.picture.lines.iter().zip(&self.is_back).filter(|(line, _)| line.from != line.to) {
-            let (upper, lower) = if *is_back { (&line.to, &line.from) } else { (&line.from, &line.to) };
+            let (upper, lower) = line.downwards(*is_back);
             below += u32::from(upper == id);
             above += u32::from(lower == id);
         }
@@ -266,7 +259,7 @@ impl<'a> Plan<'a> {
         for (number, ((line, label), is_back)) in lines.enumerate() {
             let size = label.as_ref().map_or((0.0, 0.0), |label| (label.at.width, label.at.height));
             let edge = EdgeLabel { width: size.0, height: size.1, labelpos: LabelPos::Center, ..EdgeLabel::default() };
-            let (from, to) = if *is_back { (&line.to, &line.from) } else { (&line.from, &line.to) };
+            let (from, to) = line.downwards(*is_back);
             self.graph.set_edge(from.clone(), to.clone(), Some(edge), Some(&number.to_string()));
         }
     }
@@ -274,8 +267,7 @@ impl<'a> Plan<'a> {
     /// Puts the title of each frame above what is entered from outside, and below what it is entered from.
     fn put_titles_on_top(&mut self) {
         for frame in &self.picture.frames {
-            let title = title_id(&frame.id);
-            let inside = self.inside(&frame.id);
+            let (title, inside) = (title_id(&frame.id), self.inside(&frame.id));
             let mut around: BTreeSet<(String, String)> = BTreeSet::new();
             for (line, is_back) in self.picture.lines.iter().zip(&self.is_back) {
                 if inside.contains(line.to.as_str()) && !inside.contains(line.from.as_str()) {
@@ -317,10 +309,9 @@ impl<'a> Plan<'a> {
         for at in shapes.iter().map(|(at, _)| at).chain(frames.iter().map(|(_, title)| &title.at)) {
             rows.add(at);
         }
-        let mut labelled = Vec::new();
-        let mut between = Vec::new();
+        let (mut labelled, mut between) = (Vec::new(), Vec::new());
         for (number, ((line, label), is_back)) in picture.lines.iter().zip(labels).zip(&is_back).enumerate() {
-            let (from, to) = if *is_back { (&line.to, &line.from) } else { (&line.from, &line.to) };
+            let (from, to) = line.downwards(*is_back);
             let Some(edge) = graph.edge(from, to, Some(&number.to_string())) else { continue };
             let at = |size: Rect| Rect { x: edge.x.unwrap_or(0.0), y: edge.y.unwrap_or(0.0), ..size };
             let label = label.map(|label| Text { at: at(label.at), ..label });
@@ -355,11 +346,12 @@ fn tighten(frames: &mut [(Rect, Text)], picture: &Picture, shapes: &[(Rect, &Sha
     for (number, frame) in picture.frames.iter().enumerate().rev() {
         let inside = shapes.iter().filter(|(_, shape)| shape.frame.as_ref() == Some(&frame.id)).map(|(at, _)| *at);
         let inner = picture.frames.iter().zip(&*frames).filter(|(inner, _)| inner.within.as_ref() == Some(&frame.id));
-        let inside: Vec<Rect> = inside.chain(inner.map(|(_, (at, _))| *at)).collect();
+        let mut inside: Vec<Rect> = inside.chain(inner.map(|(_, (at, _))| *at)).collect();
         let Some((at, title)) = frames.get_mut(number) else { continue };
-        let tops = inside.iter().chain([&title.at]).map(|at| at.y - at.height / 2.0);
+        inside.push(title.at);
+        let tops = inside.iter().map(|at| at.y - at.height / 2.0);
         let top = tops.fold(f64::INFINITY, f64::min) - FRAME_PADDING;
-        let bottoms = inside.iter().chain([&title.at]).map(|at| at.y + at.height / 2.0);
+        let bottoms = inside.iter().map(|at| at.y + at.height / 2.0);
         let bottom = bottoms.fold(f64::NEG_INFINITY, f64::max) + FRAME_PADDING;
         (at.y, at.height) = (f64::midpoint(top, bottom), bottom - top);
     }

@@ -21,7 +21,6 @@ use rondo_protocol::workflow::{FailedLanes, Need};
 
 use frame::Frame;
 
-/// The format of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// <https://mermaid.js.org/syntax/flowchart.html>
@@ -40,21 +39,14 @@ pub enum Format {
 /// for so many.
 const MAX_PARTS: usize = 600;
 
-/// Why a picture cannot be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Places for so many nodes and edges would take minutes.
     #[error("the picture would have {parts} nodes and edges, and may have {MAX_PARTS}")]
-    TooLarge {
-        /// How many there are.
-        parts: usize,
-    },
-    /// It has no JSON form.
+    TooLarge { parts: usize },
     #[error(transparent)]
     Json(#[from] canonical::Error),
 }
 
-/// How hooks are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hooks {
     /// Their names on each role whose calls pass them.
@@ -63,12 +55,10 @@ pub enum Hooks {
     Full,
 }
 
-/// A child workflow in a picture.
 #[derive(Debug)]
 pub struct Child {
     /// The path of its role, such as `section` or `section/checker`.
     pub path: String,
-    /// Its graph.
     pub graph: Graph,
 }
 
@@ -82,7 +72,6 @@ struct Picture {
     frames: Vec<Frame>,
 }
 
-/// A node.
 #[derive(Debug, Clone)]
 struct Shape {
     /// The id of the innermost frame that it is in.
@@ -94,7 +83,6 @@ struct Shape {
     badges: Vec<String>,
 }
 
-/// An edge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     order: (u8, u32, usize),
@@ -108,9 +96,6 @@ struct Line {
 }
 
 /// Draws a graph with its children, each after the one that it is a child of. Equal graphs give equal pictures.
-///
-/// # Errors
-/// If the format is SVG and the picture is too large.
 pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> Result<Vec<u8>, Error> {
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
@@ -129,7 +114,6 @@ pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> 
 }
 
 impl Shape {
-    /// The badges on one line.
     fn badges_text(&self) -> String {
         self.badges.iter().map(|badge| format!("[{badge}]")).collect::<Vec<_>>().join(" ")
     }
@@ -139,21 +123,12 @@ impl Picture {
     fn new(graph: &Graph, children: &[Child], hooks: Hooks) -> Self {
         let mut picture = Self::of(graph, hooks);
         for Child { path, graph } in children {
-            let (around, role) = path
-                .rsplit_once('/')
-                .map_or((String::new(), path.as_str()), |(around, role)| (format!("{around}/"), role));
+            let (around, role) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
             let from = format!("{around}role:{role}");
             let frame = picture.shapes.iter().find(|shape| shape.id == from).and_then(|shape| shape.frame.clone());
             picture.add_child(path, frame, Self::of(graph, hooks));
-            picture.lines.push(Line {
-                from,
-                to: format!("{path}/start"),
-                kind: "child",
-                order: (0, 0, 0),
-                label: String::new(),
-                max: None,
-                ends_lane: false,
-            });
+            let (to, kind, order) = (format!("{path}/start"), "child", (0, 0, 0));
+            picture.lines.push(Line { order, from, to, kind, label: String::new(), max: None, ends_lane: false });
         }
         picture
     }
@@ -184,29 +159,18 @@ impl Picture {
     fn add_child(&mut self, path: &str, around: Option<String>, child: Self) {
         let within = |id: &str| format!("{path}/{id}");
         let inner = |frame: Option<String>| Some(frame.map_or_else(|| path.to_owned(), |frame| within(&frame)));
+        let frame = |frame: Frame| Frame { id: within(&frame.id), within: inner(frame.within), ..frame };
+        let shape = |shape: Shape| Shape { id: within(&shape.id), frame: inner(shape.frame), ..shape };
+        let line = |line: Line| Line { from: within(&line.from), to: within(&line.to), ..line };
         self.frames.push(Frame::of_child(path, around));
-        self.frames.extend(child.frames.into_iter().map(|frame| Frame {
-            id: within(&frame.id),
-            within: inner(frame.within),
-            ..frame
-        }));
-        self.shapes.extend(child.shapes.into_iter().map(|shape| Shape {
-            id: within(&shape.id),
-            frame: inner(shape.frame),
-            ..shape
-        }));
-        self.lines.extend(child.lines.into_iter().map(|line| Line {
-            from: within(&line.from),
-            to: within(&line.to),
-            ..line
-        }));
+        self.frames.extend(child.frames.into_iter().map(frame));
+        self.shapes.extend(child.shapes.into_iter().map(shape));
+        self.lines.extend(child.lines.into_iter().map(line));
     }
 
     fn make_plain(&mut self) {
         let labels = self.lines.iter_mut().map(|line| &mut line.label).chain([&mut self.name]);
-        for label in labels {
-            *label = plain(label).into_owned();
-        }
+        labels.for_each(|label| *label = plain(label).into_owned());
     }
 
     /// The frames and shapes directly within a frame, or outside of all.
@@ -304,11 +268,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
             (format!("hook:{name}"), "hook", name)
         }
         Node::Port(kind) => {
-            let label = match kind {
-                CallKind::Turn => "agent loop",
-                CallKind::Model => "model",
-                CallKind::Tool => "tool",
-            };
+            let label = if *kind == CallKind::Turn { "agent loop" } else { kind.name() };
             (format!("port:{}", kind.name()), "port", label.to_owned())
         }
     };

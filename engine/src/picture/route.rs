@@ -22,7 +22,6 @@ pub(super) struct Between<'a> {
     pub to: (&'a str, Rect),
     /// The points that dagre gives it, from its source to its target.
     pub points: Vec<(f64, f64)>,
-    /// The place of its label.
     pub label: Option<Rect>,
 }
 
@@ -33,10 +32,7 @@ impl Between<'_> {
 
     /// The way from a node to itself, to its right.
     fn looped(&self) -> Option<Curve> {
-        if !self.is_loop() {
-            return None;
-        }
-        let node = self.from.1;
+        let node = Some(self.from.1).filter(|_| self.is_loop())?;
         let right = node.x + node.width / 2.0;
         let furthest = self.label.map_or(right + 18.0, |label| label.x - label.width / 2.0);
         // The curve gets three quarters of the way to its inner points.

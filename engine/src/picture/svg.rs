@@ -67,21 +67,20 @@ impl Drawing<'_> {
     }
 
     fn line(&mut self, way: &Way<'_>) {
-        let mut class = "line".to_owned();
-        if way.is_back {
-            class.push_str(" back");
-        }
-        match way.line.kind {
-            "call" | "child" => class.push_str(" dashed"),
-            _ if way.line.ends_lane => class.push_str(" join"),
-            _ => {}
-        }
+        let (class, head_class) = if way.is_back { ("line back", "back-head") } else { ("line", "head") };
+        let style = match way.line.kind {
+            "call" | "child" => " dashed",
+            _ if way.line.ends_lane => " join",
+            _ => "",
+        };
         let (path, head) = match &way.curve {
             Curve::Through(points) => through(points),
             Curve::Loop { from, to, reach } => looped(*from, *to, *reach),
         };
-        let head_class = if way.is_back { "back-head" } else { "head" };
-        let _ = writeln!(self.svg, "<path class=\"{class}\" d=\"{path}\"/><path class=\"{head_class}\" d=\"{head}\"/>");
+        let _ = writeln!(
+            self.svg,
+            "<path class=\"{class}{style}\" d=\"{path}\"/><path class=\"{head_class}\" d=\"{head}\"/>"
+        );
     }
 
     fn label(&mut self, way: &Way<'_>) {

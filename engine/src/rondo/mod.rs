@@ -16,6 +16,7 @@ use rondo_core::env::Env;
 use rondo_core::hook::Registry;
 use rondo_core::local::Engine;
 use rondo_core::store::{MemoryStore, Read};
+#[cfg(doc)]
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
@@ -90,7 +91,6 @@ impl Rondo {
         Ok(NewRun::new(self.clone(), name, loaded))
     }
 
-    /// A run of a workflow that was read.
     #[doc(hidden)]
     pub fn run_of(&self, name: String, loaded: workflow::Loaded) -> NewRun {
         NewRun::new(self.clone(), name, loaded)
@@ -109,7 +109,6 @@ impl Rondo {
         &self.0.operator.folder
     }
 
-    /// What the operator of this process gives to its runs.
     #[doc(hidden)]
     pub fn operator(&self) -> &Operator {
         &self.0.operator
@@ -126,18 +125,16 @@ impl Rondo {
     }
 
     /// What opening the store takes, unless it is open or in memory.
-    ///
-    /// # Errors
-    /// Exit 3 for a store that is not the user's own.
     #[doc(hidden)]
     pub fn store_to_open(&self, settings: &Settings) -> Result<Option<(TrustedStore, Durability)>, Failure> {
-        if self.0.is_in_memory || self.0.host.initialized() {
-            return Ok(None);
-        }
-        Ok(Some((trusted_store(settings, self.0.operator.consent)?, settings.durability.value)))
+        let is_needed = !(self.0.is_in_memory || self.0.host.initialized());
+        is_needed.then(|| self.trusted_store(settings)).transpose()
     }
 
-    /// Opens the store, unless it is open.
+    pub(crate) fn trusted_store(&self, settings: &Settings) -> Result<(TrustedStore, Durability), Failure> {
+        Ok((trusted_store(settings, self.0.operator.consent)?, settings.durability.value))
+    }
+
     #[doc(hidden)]
     pub async fn open_store(&self, to_open: Option<(TrustedStore, Durability)>) -> Result<&Host, Failure> {
         self.0.host.get_or_try_init(|| self.opened(to_open)).await
@@ -148,15 +145,10 @@ impl Rondo {
         if *is_in_memory {
             return Ok(Host::new(Engine::new(Arc::new(MemoryStore::new()), Arc::clone(env), registry.clone())));
         }
-        let (own, durability) = if let Some(to_open) = to_open {
-            to_open
-        } else {
-            let rondo = self.clone();
-            let own = blocking(move || {
-                let settings = rondo.operator().agreed_settings()?;
-                Ok((trusted_store(&settings, rondo.operator().consent)?, settings.durability.value))
-            });
-            own.await?
+        let rondo = self.clone();
+        let (own, durability) = match to_open {
+            Some(to_open) => to_open,
+            None => blocking(move || rondo.trusted_store(&rondo.operator().agreed_settings()?)).await?,
         };
         let TrustedStore { folder, owner, secret } = own;
         let opening = Opening { folder, owner, durability };
@@ -181,7 +173,7 @@ impl Rondo {
         let (host, copied, notices) = Host::open_replicated(opening, env, registry, log).await?;
         self.tell_store(&notices);
         let is_first = self.0.host.set(host.with_secret(secret)).is_ok();
-        is_first.then_some(copied).ok_or_else(|| Failure::new(Code::InternalFault, "the store is open already"))
+        is_first.then_some(copied).ok_or_else(|| Failure::internal("the store is open already"))
     }
 
     /// The clock and the kinds of hooks.
@@ -197,9 +189,6 @@ impl Rondo {
     }
 
     /// The store, opened.
-    ///
-    /// # Errors
-    /// If it cannot be opened, or nobody agreed to use it.
     #[doc(hidden)]
     pub async fn host(&self) -> Result<&Host, Failure> {
         self.open_store(None).await
@@ -227,13 +216,10 @@ impl Rondo {
 }
 
 /// Runs `work` on a thread where it may block.
-///
-/// # Errors
-/// Those of `work`, or [`Code::InternalFault`] if it panicked.
 #[doc(hidden)]
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Failure::new(Code::InternalFault, format!("the work broke off: {error}"))))
+    done.unwrap_or_else(|error| Err(Failure::internal(format!("the work broke off: {error}"))))
 }

@@ -33,9 +33,9 @@ impl Rondo {
     /// The cluster that holds the threads, and the copy of them here; `None` if they are this store's own.
     async fn remote(&self) -> Result<Option<(&Cluster, Copy)>, Failure> {
         let Some(cluster) = &self.operator().cluster else { return Ok(None) };
-        let shared = self.host().await?.shared();
-        let shared =
-            shared.ok_or_else(|| Failure::new(Code::StoreUnusable, "threads of a cluster are copied to a disk"))?;
+        let Some(shared) = self.host().await?.shared() else {
+            return Err(Failure::new(Code::StoreUnusable, "threads of a cluster are copied to a disk"));
+        };
         Ok(Some((cluster, cluster.copy_to(shared.clone()))))
     }
 
@@ -68,7 +68,6 @@ pub(super) async fn begin(
     RemoteRun::of(rondo, (cluster, copy), asked, EventId::NONE).await.map(Some)
 }
 
-/// Makes a fork of a thread, which can be resumed.
 pub(super) async fn fork(
     rondo: &Rondo,
     (thread, at, request): (&ThreadId, u64, &ForkRequest),
@@ -105,7 +104,6 @@ pub(super) async fn resume(
     Ok(Some(run))
 }
 
-/// Ends a thread for good.
 pub(super) async fn cancel(rondo: &Rondo, thread: &ThreadId) -> Result<Option<Cancelled>, Failure> {
     let Some((cluster, copy)) = rondo.remote().await? else { return Ok(None) };
     let asked = cluster.cancel(thread).await?;
@@ -202,7 +200,6 @@ impl RemoteRun {
         is_outage && self.silent_since.get_or_insert_with(Instant::now).elapsed() < OUTAGE
     }
 
-    /// How the worker left the thread.
     pub(super) async fn ended(mut self) -> Ended {
         while self.next().await.is_some() {}
         self.ended.unwrap_or_else(|| left(&self.thread))

@@ -136,7 +136,6 @@ impl NewRun {
         prepared.start(input, None).await
     }
 
-    /// The run before consent.
     #[doc(hidden)]
     pub fn draft(self) -> Result<Draft, Failure> {
         Draft::new(self.rondo.operator(), self.loaded, self.chosen)
@@ -268,9 +267,6 @@ pub async fn answer(
 }
 
 /// Makes a fork, which can be resumed. An edited input enters as that of a new thread.
-///
-/// # Errors
-/// As [`Engine::fork`](rondo_core::Engine::fork), and those of reading a key.
 #[doc(hidden)]
 pub async fn fork(
     rondo: &Rondo,
@@ -287,9 +283,6 @@ pub async fn fork(
 }
 
 /// Ends a thread for good, wherever it runs.
-///
-/// # Errors
-/// If there is no such thread, or it has ended in another way.
 #[doc(hidden)]
 pub async fn cancel(rondo: &Rondo, thread: &ThreadId) -> Result<Cancelled, Failure> {
     #[cfg(feature = "restate")]
@@ -384,7 +377,6 @@ impl Run {
         Ok(End::of(&self.thread, ended))
     }
 
-    /// How the run ended.
     #[doc(hidden)]
     pub async fn ended(&mut self) -> Ended {
         let ended = match std::mem::replace(&mut self.state, State::Ended(Ended::Waiting(Vec::new()))) {
@@ -427,9 +419,6 @@ impl Run {
 }
 
 /// The last event of a thread that has ended.
-///
-/// # Errors
-/// If the store is damaged.
 #[doc(hidden)]
 pub fn finished(
     store: &dyn StepStore,

@@ -135,14 +135,11 @@ impl Rondo {
     pub async fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadLine>, Failure> {
         let (driven, after) = (self.host().await?.driven(), after.cloned());
         self.catch_up(None).await?;
-        self.reading(move |store| {
-            let rows = rows_after(store, after).take(limit);
-            rows.map(|row| {
-                row.map_err(Failure::from).and_then(|(thread, row)| thread_line(store, &driven, &thread, &row))
-            })
-            .collect()
-        })
-        .await
+        let lines = move |store: &dyn Read| {
+            let line = |(thread, row): (ThreadId, Row)| thread_line(store, &driven, &thread, &row);
+            rows_after(store, after).take(limit).map(|row| line(row?)).collect()
+        };
+        self.reading(lines).await
     }
 
     /// A thread as it stands.
@@ -280,7 +277,6 @@ impl Rondo {
         .await
     }
 
-    /// What continuing a thread takes.
     fn continued(
         &self,
         store: &dyn Read,
@@ -400,9 +396,9 @@ impl Answer {
     /// # Errors
     /// If no such form is open, or the answer does not fit it; nothing has changed then.
     pub async fn start(mut self) -> Result<Run, Failure> {
-        let (status, approval) = (self.status.take(), self.approval);
-        let (fields, body) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.body));
-        let why = std::mem::take(&mut self.why);
+        let (status, fields, body) =
+            (self.status.take(), std::mem::take(&mut self.fields), std::mem::take(&mut self.body));
+        let (approval, why) = (self.approval, std::mem::take(&mut self.why));
         self.start_with(move |open, workflow| match (status.as_deref(), approval) {
             (None, Some(is_allowed)) if open.is_approval() => Ok(PersonSaid::Approval { is_allowed, why }),
             (Some(status), None) if !open.is_approval() => {
@@ -469,7 +465,7 @@ impl Fork {
         rondo.catch_up(Some(&thread)).await?;
         let planned = rondo.reading(move |store| {
             let (thread, row) = find_thread(store, thread.as_str())?;
-            plan_fork(store, &thread, &request(store, (&thread, &row), at, answer, input)?).map_err(Failure::from)
+            Ok(plan_fork(store, &thread, &request(store, (&thread, &row), at, answer, input)?)?)
         });
         planned.await
     }

@@ -56,11 +56,7 @@ fn whole_copy(folder: &Path, copy: &Path, progress: &mut (dyn FnMut(Progress) + 
     drop(reader);
     let of = copied.of;
     let examination = fsck(copy, None, &mut |at| progress(Progress { done: of + at.done, of: of + at.of }))?;
-    match examination.faults.first() {
-        None => Ok(examination),
-        Some(fault) => {
-            let what = format!("the store has faults, so there is no backup of it: {}", fault.what);
-            Err(store::Error::from(Damage { code: fault.code, ..Damage::new(what) }).into())
-        }
-    }
+    let Some(fault) = examination.faults.first() else { return Ok(examination) };
+    let what = format!("the store has faults, so there is no backup of it: {}", fault.what);
+    Err(store::Error::from(Damage { code: fault.code, ..Damage::new(what) }).into())
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use rondo_core::durable_folder;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::BatchId;
 use rondo_store as store;
 use rondo_store::check::{Checkpoint, Checkpoints, Examination, Fault, Progress, check_on};
@@ -15,6 +14,7 @@ use rondo_store::folder::{self, FolderState};
 use rondo_store::{Damage, Read, is_unwritten};
 use sha2::{Digest as _, Sha256};
 
+use super::new_folder::no_store;
 use crate::failure::Failure;
 use crate::host::batch::{Batch, Line};
 use crate::host::store_access::view_store_again;
@@ -47,7 +47,6 @@ impl SavedExamination {
         Some(SystemTime::now().duration_since(saved_at).unwrap_or_default())
     }
 
-    /// Forgets it.
     pub fn remove(&self) {
         let _ = std::fs::remove_file(&self.file);
     }
@@ -76,9 +75,7 @@ pub fn fsck(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Examination, Failure> {
     if folder::look(folder)? == FolderState::Nothing {
-        let message = format!("there is no store in {}", folder.display());
-        return Err(Failure::new(Code::StoreUnusable, message)
-            .with_hint(Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(" examines another")));
+        return Err(no_store(folder, " examines another"));
     }
     if is_unwritten(folder)? {
         return Ok(Examination::default());
@@ -94,11 +91,10 @@ pub fn fsck(
     // Without a readable store the reason is among the faults already.
     if let Ok(Some(view)) = view_store_again(folder) {
         for batch in view.store.batches(None, usize::MAX).unwrap_or_default() {
-            if let Err(failure) = check_batch(view.store.as_ref(), &batch) {
-                let fault = fault(&failure);
-                if examination.faults.iter().all(|known| known.what != fault.what) {
-                    examination.faults.push(fault);
-                }
+            let Err(failure) = check_batch(view.store.as_ref(), &batch) else { continue };
+            let (code, what, threads) = (Code::StoreDamaged, failure.to_string(), BTreeSet::new());
+            if examination.faults.iter().all(|known| known.what != what) {
+                examination.faults.push(Fault { code, file: None, object: None, threads, what });
             }
         }
     }
@@ -115,10 +111,6 @@ fn check_batch(store: &dyn Read, id: &BatchId) -> Result<(), Failure> {
         found.extend(page.iter().map(|(number, _)| *number));
     }
     batch.lacks(id, &found).map_or(Ok(()), |what| Err(store::Error::from(Damage::new(what)).into()))
-}
-
-fn fault(failure: &Failure) -> Fault {
-    Fault { code: Code::StoreDamaged, file: None, object: None, threads: BTreeSet::new(), what: failure.to_string() }
 }
 
 #[cfg(test)]

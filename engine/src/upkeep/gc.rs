@@ -21,14 +21,10 @@ use crate::host::store_access::TrustedStore;
 /// How often a store is read anew if a writer replaced files while they were read.
 const ATTEMPTS: u32 = 3;
 
-/// What a collection did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collected {
-    /// The objects that no thread needed.
     pub garbage: Garbage,
-    /// The space that the store took before.
     pub before: DiskUsage,
-    /// The space that it takes now.
     pub after: DiskUsage,
 }
 
@@ -56,9 +52,6 @@ pub async fn gc(
 
 /// The objects that no thread would need if the threads in `without` were not there, and the space that the store
 /// takes. Changes nothing.
-///
-/// # Errors
-/// [`Code::StoreDamaged`], and any other error of the store.
 pub fn garbage(
     folder: &Path,
     without: &BTreeSet<ThreadId>,
@@ -67,8 +60,7 @@ pub fn garbage(
     let mut attempts = 1..=ATTEMPTS;
     loop {
         attempts.next();
-        let found = RocksReader::open(folder).and_then(|(reader, _)| collect::find(&reader, without, progress));
-        match found {
+        match RocksReader::open(folder).and_then(|(reader, _)| collect::find(&reader, without, progress)) {
             // A reader beside a writer does not see tables that the writer replaced meanwhile.
             Err(store::Error::Damaged(_)) if !attempts.is_empty() && holder(folder)?.is_some() => {}
             found => return Ok((found.map_err(explained)?, disk_usage(folder)?)),

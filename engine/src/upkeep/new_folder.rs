@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
+use rondo_settings::folder_of;
 use rondo_store::folder::{self, FolderState};
 use rondo_store::is_unwritten;
 use tempfile::TempDir;
@@ -23,22 +24,17 @@ pub(super) struct NewFolder {
 
 impl NewFolder {
     /// Begins the folder `to`, for a store made from the one in `store`.
-    ///
-    /// # Errors
-    /// [`Code::WriteFailed`] if it exists and is not empty, would lie in the store, or cannot be made.
     pub(super) fn begin(store: &Path, to: &Path) -> Result<Self, Failure> {
         check_target(store, to)?;
-        let beside = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let beside = folder_of(to).to_owned();
         let part = tempfile::Builder::new().prefix(".rondo-new-").tempdir_in(&beside);
         Ok(Self { part: part.map_err(|error| failed(to, &error))?, beside, to: to.to_owned() })
     }
 
-    /// Where the store is made.
     pub(super) fn path(&self) -> PathBuf {
         self.part.path().join("store")
     }
 
-    /// Deletes what was made so far.
     pub(super) fn clear(&self) -> Result<(), Failure> {
         fs::remove_dir_all(self.path()).map_err(|error| failed(&self.to, &error))
     }
@@ -76,14 +72,15 @@ fn check_target(store: &Path, to: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a folder in which nothing is stored.
-///
-/// # Errors
-/// [`Code::StoreUnusable`], and any error of the store.
 pub(super) fn require_store(folder: &Path) -> Result<(), Failure> {
     if folder::look(folder)? == FolderState::Nothing || is_unwritten(folder)? {
-        let message = format!("there is no store in {}", folder.display());
-        return Err(Failure::new(Code::StoreUnusable, message)
-            .with_hint(Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(" names another")));
+        return Err(no_store(folder, " names another"));
     }
     Ok(())
+}
+
+/// The failure for a folder without a store; `does` is what an option with another one does.
+pub(super) fn no_store(folder: &Path, does: &str) -> Failure {
+    Failure::new(Code::StoreUnusable, format!("there is no store in {}", folder.display()))
+        .with_hint(Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(does))
 }

@@ -25,7 +25,6 @@ use crate::host::batch::Batch;
 pub struct Repair {
     /// What was found in the damaged store.
     pub before: Examination,
-    /// What was kept.
     pub kept: Repaired,
 }
 
@@ -71,8 +70,7 @@ pub fn repair(
     let opaque = Opaque { stopped: &stopped, rebuilt: &rebuilt, fits: &fits, batch_lines: &batch_lines };
     let kept = repair_store(folder, &part.path(), &opaque, &mut |at| third(1, at), lost)?;
     if let Some(fault) = fsck(&part.path(), None, &mut |at| third(2, at))?.faults.first() {
-        let message = format!("what was kept is not whole, so nothing was written: {}", fault.what);
-        return Err(Failure::new(Code::InternalFault, message));
+        return Err(Failure::internal(format!("what was kept is not whole, so nothing was written: {}", fault.what)));
     }
     part.finish()?;
     Ok(Some(Repair { before, kept }))
@@ -81,19 +79,15 @@ pub fn repair(
 /// The origin of a thread that continues after step `last`, because the later ones are lost. Of one that cannot be read
 /// it is not known whether its past was imported, so somebody has to agree to it.
 fn stopped(thread: &ThreadId, row: &Row, last: u64) -> Result<Vec<u8>, store::Error> {
-    let imported = || Some(ImportedPast { thread: thread.clone(), seq: 0, step: row.head });
-    let origin = Origin::from_bytes(&row.origin).unwrap_or_else(|_| Origin {
-        imported: imported(),
-        started_at_ms: thread.unix_ms(),
-        ..Origin::default()
-    });
+    let origin = Origin::from_bytes(&row.origin).unwrap_or_else(|_| unknown(thread, row.head));
     let message = format!("a repair of the store kept its steps up to {last} of {}", row.seq);
-    let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
-    written(&Origin { ending: None, stop: Some(stop), forms: Vec::new(), ..origin })
+    stopped_by_repair(Origin { ending: None, forms: Vec::new(), ..origin }, message)
 }
 
-fn written(origin: &Origin) -> Result<Vec<u8>, store::Error> {
-    origin.to_bytes().map_err(|error| store::Error::Malformed { what: error.to_string() })
+fn stopped_by_repair(origin: Origin, message: String) -> Result<Vec<u8>, store::Error> {
+    let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
+    let written = Origin { stop: Some(stop), ..origin }.to_bytes();
+    written.map_err(|error| store::Error::Malformed { what: error.to_string() })
 }
 
 /// The origin of a thread whose row is lost: it can be resumed, and comes to its end without a call if it had ended.
@@ -101,9 +95,13 @@ fn written(origin: &Origin) -> Result<Vec<u8>, store::Error> {
 fn rebuilt(thread: &ThreadId, workflow: &[u8], head: Option<Digest>) -> Result<Vec<u8>, store::Error> {
     let name = canonical::from_slice::<Workflow>(workflow).map_or_else(|_| String::new(), |workflow| workflow.name);
     let message = "a repair of the store made its row again from its steps".to_owned();
-    let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
+    let origin = Origin { name, ..unknown(thread, head) };
+    stopped_by_repair(origin, message)
+}
+
+fn unknown(thread: &ThreadId, head: Option<Digest>) -> Origin {
     let imported = Some(ImportedPast { thread: thread.clone(), seq: 0, step: head });
-    written(&Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), imported, ..Origin::default() })
+    Origin { imported, started_at_ms: thread.unix_ms(), ..Origin::default() }
 }
 
 /// Whether a policy names the roles of a workflow.

@@ -74,33 +74,27 @@ pub struct Statuses {
 }
 
 impl Statuses {
+    fn counts(&mut self) -> [(LineStatus, &mut u32, &'static str); 8] {
+        [
+            (LineStatus::Done, &mut self.done, "done"),
+            (LineStatus::Failed, &mut self.failed, "failed"),
+            (LineStatus::Cancelled, &mut self.cancelled, "cancelled"),
+            (LineStatus::Stopped, &mut self.stopped, "stopped"),
+            (LineStatus::Waiting, &mut self.waiting, "waiting"),
+            (LineStatus::Running, &mut self.running, "running"),
+            (LineStatus::Invalid, &mut self.invalid, "invalid"),
+            (LineStatus::NotBegun, &mut self.not_begun, "not begun"),
+        ]
+    }
+
     fn add(&mut self, status: LineStatus) {
-        *match status {
-            LineStatus::Done => &mut self.done,
-            LineStatus::Failed => &mut self.failed,
-            LineStatus::Cancelled => &mut self.cancelled,
-            LineStatus::Stopped => &mut self.stopped,
-            LineStatus::Waiting => &mut self.waiting,
-            LineStatus::Running => &mut self.running,
-            LineStatus::Invalid => &mut self.invalid,
-            LineStatus::NotBegun => &mut self.not_begun,
-        } += 1;
+        let of_status = self.counts().into_iter().filter(|(of, ..)| *of == status);
+        of_status.for_each(|(_, count, _)| *count += 1);
     }
 
     /// Those that a line has, with their words.
-    pub fn some(&self) -> impl Iterator<Item = (u32, &'static str)> + use<> {
-        let Self { done, failed, cancelled, stopped, waiting, running, invalid, not_begun } = *self;
-        let all = [
-            (done, "done"),
-            (failed, "failed"),
-            (cancelled, "cancelled"),
-            (stopped, "stopped"),
-            (waiting, "waiting"),
-            (running, "running"),
-            (invalid, "invalid"),
-            (not_begun, "not begun"),
-        ];
-        all.into_iter().filter(|(count, _)| *count > 0)
+    pub fn some(mut self) -> impl Iterator<Item = (u32, &'static str)> {
+        self.counts().map(|(_, count, word)| (*count, word)).into_iter().filter(|(count, _)| *count > 0)
     }
 }
 
@@ -117,9 +111,6 @@ pub struct LineView {
 }
 
 /// The line of batch `id`.
-///
-/// # Errors
-/// If the batch, or the row of one of its threads, cannot be read.
 pub fn batch_line(store: &dyn Read, driven: &DrivenThreads, id: &BatchId, batch: Batch) -> Result<BatchLine, Failure> {
     let mut line = BatchLine {
         batch: id.clone(),
@@ -144,9 +135,6 @@ pub fn batch_line(store: &dyn Read, driven: &DrivenThreads, id: &BatchId, batch:
 }
 
 /// At most `limit` lines of a batch from number `from` on.
-///
-/// # Errors
-/// If a line, or the row of its thread, cannot be read.
 pub fn lines(
     store: &dyn Read,
     driven: &DrivenThreads,

@@ -42,23 +42,13 @@ impl StepPair {
     pub fn line(&self) -> Option<DiffStepLine<'_>> {
         let (a, b) = (self.a.as_ref(), self.b.as_ref());
         let any = a.or(b)?;
-        let (role, lane, visit) = (&any.role, &any.lane, any.visit);
-        Some(DiffStepLine {
-            role,
-            lane,
-            visit,
-            a: a.map(step_side),
-            b: b.map(step_side),
-            changed: self.changed.clone(),
-        })
+        let (role, lane, visit, changed) = (&any.role, &any.lane, any.visit, self.changed.clone());
+        Some(DiffStepLine { role, lane, visit, a: a.map(step_side), b: b.map(step_side), changed })
     }
 }
 
 impl<'s> Comparison<'s> {
     /// Finds where the threads part.
-    ///
-    /// # Errors
-    /// If the store is damaged.
     pub fn new(
         store: &'s dyn Read,
         driven: &DrivenThreads,
@@ -70,7 +60,6 @@ impl<'s> Comparison<'s> {
         Ok(Self { store, a, b, parting })
     }
 
-    /// The thread lines.
     pub fn threads(&self) -> Sides<&ThreadLine> {
         Sides { a: &self.a.line, b: &self.b.line }
     }
@@ -89,18 +78,12 @@ impl<'s> Comparison<'s> {
     }
 
     /// The last step that both threads have.
-    ///
-    /// # Errors
-    /// If the store is damaged.
     pub fn last_common(&self) -> Result<Option<StoredStep>, Failure> {
         let Some((seq, _)) = self.parting.common else { return Ok(None) };
         Ok(self.store.step(&self.a.line.thread, seq)?.map(|(stored, _)| stored))
     }
 
     /// Passes the steps after that to `each`, in pairs, until it returns `false`.
-    ///
-    /// # Errors
-    /// Those of `each`, or if the store is damaged.
     pub fn pairs(&self, each: &mut dyn FnMut(StepPair) -> Result<bool, Failure>) -> Result<(), Failure> {
         let mut outcome = Ok(true);
         pairs(self.store, self.a.side(), self.b.side(), &self.parting, &mut |pair| {
@@ -307,29 +290,26 @@ fn add_places<'a>(
 }
 
 /// The members of an object, or of a list of names with values.
-fn named(value: &serde_json::Value) -> Option<BTreeMap<&str, &serde_json::Value>> {
+fn named<'v>(value: &'v serde_json::Value) -> Option<BTreeMap<&'v str, &'v serde_json::Value>> {
     match value {
         serde_json::Value::Object(members) => {
             Some(members.iter().map(|(name, value)| (name.as_str(), value)).collect())
         }
-        serde_json::Value::Array(items) if !items.is_empty() => items
-            .iter()
-            .map(|item| match item.as_array()?.as_slice() {
-                [serde_json::Value::String(name), value] => Some((name.as_str(), value)),
+        serde_json::Value::Array(items) if !items.is_empty() => {
+            let member = |item: &'v serde_json::Value| match item.as_array()?.as_slice() {
+                [name, value] => Some((name.as_str()?, value)),
                 _ => None,
-            })
-            .collect(),
+            };
+            items.iter().map(member).collect()
+        }
         _ => None,
     }
 }
 
 /// The members of two inputs that are not the same, in the order of their names.
 fn changed_inputs<'a>(a: &'a Value, b: &'a Value) -> Vec<InputLine<'a>> {
-    names(a, b)
-        .into_iter()
-        .map(|name| InputLine { name, a: a.get(name), b: b.get(name) })
-        .filter(|line| line.a != line.b)
-        .collect()
+    let lines = names(a, b).into_iter().map(|name| InputLine { name, a: a.get(name), b: b.get(name) });
+    lines.filter(|line| line.a != line.b).collect()
 }
 
 /// The names of the members of two objects.
@@ -338,7 +318,7 @@ pub fn names<'a>(a: &'a Value, b: &'a Value) -> BTreeSet<&'a str> {
         Value::Object(members) => Some(members.keys().map(String::as_str)),
         _ => None,
     };
-    members(a).into_iter().flatten().chain(members(b).into_iter().flatten()).collect()
+    [a, b].into_iter().filter_map(members).flatten().collect()
 }
 
 fn step_side(step: &StepLine) -> StepSide<'_> {

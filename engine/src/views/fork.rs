@@ -39,16 +39,15 @@ struct AgainLine {
     cost: KnownCost,
 }
 
-/// The line of a plan for a fork of `thread`.
 pub fn fork_line<'a>(thread: &'a ThreadId, plan: &'a ForkPlan) -> ForkLine<'a> {
     let changed = plan.changed.as_ref().map(|step| ChangedLine { seq: step.seq, visit: &step.visit, why: &step.why });
-    let again = plan.again;
+    let (again, usage) = (plan.again, plan.again.usage);
     let again = AgainLine {
         steps: again.steps,
         model_calls: again.model_calls,
         tool_calls: again.tool_calls,
-        prompt_tokens: again.usage.map(|usage| usage.prompt_tokens),
-        output_tokens: again.usage.map(|usage| usage.output_tokens),
+        prompt_tokens: usage.map(|usage| usage.prompt_tokens),
+        output_tokens: usage.map(|usage| usage.output_tokens),
         cost: again.cost,
     };
     ForkLine { thread, at: plan.at, changed, again }

@@ -83,7 +83,6 @@ fn answer_schema(form: &Value) -> Value {
     Value::from_iter([("oneOf", Value::List(list(form.get("statuses")).iter().map(of_status).collect()))])
 }
 
-/// The line of an open form.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "thread_waiting")]
 pub struct FormLine {

@@ -67,31 +67,23 @@ impl Totals {
 }
 
 /// The line of a thread.
-///
-/// # Errors
-/// If its journal is damaged.
 pub fn thread_line(
     store: &dyn Read,
     driven: &DrivenThreads,
     thread: &ThreadId,
     row: &Row,
 ) -> Result<ThreadLine, Failure> {
-    let visits = in_flight::visits(store, thread, row)?;
-    thread_line_with((store, driven), thread, row, &visits)
+    thread_line_with((store, driven), thread, row, &in_flight::visits(store, thread, row)?)
 }
 
 /// Like [`thread_line`], with the visits that are not committed.
-///
-/// # Errors
-/// If a step is damaged.
 pub fn thread_line_with(
     (store, driven): (&dyn Read, &DrivenThreads),
     thread: &ThreadId,
     row: &Row,
     visits: &[VisitInFlight],
 ) -> Result<ThreadLine, Failure> {
-    let spent = spent(store, thread, row)?;
-    let origin = origin(thread, row)?;
+    let (spent, origin) = (spent(store, thread, row)?, origin(thread, row)?);
     Ok(ThreadLine {
         thread: thread.clone(),
         workflow: row.workflow,
@@ -253,12 +245,8 @@ pub(crate) fn record_line(
 
 /// The line of a step; `body` is the body of its answer.
 pub(crate) fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
-    let transcript = stored
-        .step
-        .transcript
-        .map(|digest| rebuild::object::<Transcript>(store, Kind::Transcript, digest))
-        .transpose()?;
     let StoredStep { seq, digest, visit, step } = stored;
+    let transcript = step.transcript.map(|digest| rebuild::object(store, Kind::Transcript, digest)).transpose()?;
     let EdgeTaken { files, from, prompt, status } = step.edge;
     Ok(StepLine {
         seq,

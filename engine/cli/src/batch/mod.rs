@@ -29,7 +29,7 @@ use super::report;
 use super::result::View;
 use super::resume::{ContinueArgs, continuing};
 use super::runner::{Session, Writing, spawn, with_session};
-use super::stored_batch::{Batch, Line, Options, VERSION, find_batch};
+use super::stored_batch::{Batch, Line, Options, VERSION, encode, find_batch};
 
 use crate::{Exit, Failure, Output, Style};
 
@@ -187,7 +187,7 @@ async fn keep(
                 line
             }
         };
-        let line = line.to_bytes()?;
+        let line = encode(&line)?;
         bytes += line.len();
         chunk.push((number, line));
         if bytes > CHUNK_BYTES {
@@ -211,7 +211,7 @@ async fn keep(
         options,
         started_at_ms: begun_ms,
     };
-    engine.store().put_batch(&id, chunk, Some(batch.to_bytes()?)).await?;
+    engine.store().put_batch(&id, chunk, Some(encode(&batch)?)).await?;
     Ok((id, batch))
 }
 

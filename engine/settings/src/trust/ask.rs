@@ -77,7 +77,6 @@ impl Ask {
     }
 }
 
-/// The digest of asks, in the order given.
 pub fn digest(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     let mut bytes = b"rondo/asks/v1\n".to_vec();
     bytes.extend(canonical::to_bytes(asks)?);

@@ -10,6 +10,7 @@
 
 mod ask;
 pub mod owner;
+mod private_file;
 mod records;
 pub mod secret;
 

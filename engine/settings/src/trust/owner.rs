@@ -16,10 +16,8 @@ const GROUP_WRITES: u32 = 0o020;
 /// In such a folder only a file's owner can replace it.
 const STICKY: u32 = 0o1000;
 
-/// Why a file is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// Everybody can write or replace it.
     #[error("everybody can write {}", path.display())]
     Everybody { path: PathBuf },
     /// A group other than the user's primary one can write or replace it.
@@ -37,7 +35,6 @@ impl Unsafe {
         matches!(self, Self::Owner { .. })
     }
 
-    /// What to do about it.
     pub fn hint(&self) -> Hint {
         match self {
             Self::Everybody { path } => {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,8 @@ use rondo_core::durable_folder;
 use rondo_protocol::Digest;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
-use super::{Ask, lasting};
+use super::{Ask, lasting, private_file};
 
 /// The format of the file. Format 1 had no settings; its agreements are asked for again.
 const VERSION: u32 = 2;
@@ -49,13 +48,11 @@ pub struct Agreement {
     /// For settings and for a person's own workflow the digest of the asks, else the digest of the workflow's
     /// definition and policy.
     pub digest: Digest,
-    /// Whether the workflow is the person's own.
     pub own: bool,
     pub asks: Vec<Ask>,
     pub agreed_at_ms: u64,
 }
 
-/// Whether a person agreed to something.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Consent<'a> {
     Unknown,
@@ -99,14 +96,7 @@ impl Records {
         let Some(path) = path else { return Ok(Self::default()) };
         let fault = |source| Error::File { path: path.to_owned(), source };
         let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
-        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-            Ok(file) => file,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(fault(error)),
-        };
+        let Some(file) = private_file::open(path).map_err(fault)? else { return Ok(Self::default()) };
         believed(path, &file)?;
         let mut text = String::new();
         file.take(MAX_BYTES).read_to_string(&mut text).map_err(fault)?;
@@ -119,7 +109,6 @@ impl Records {
     }
 
     /// Changes the records under a lock, which makes other changes wait.
-    ///
     pub fn update<T>(path: Option<&Path>, change: impl FnOnce(&mut Self) -> T) -> Result<T, Error> {
         let path = path.ok_or(Error::NoPlace)?;
         let fault = |source| Error::File { path: path.to_owned(), source };
@@ -136,10 +125,7 @@ impl Records {
         if u64::try_from(text.len()).unwrap_or(u64::MAX) >= MAX_BYTES {
             return Err(Error::Full { path: path.to_owned() });
         }
-        // Only the user can read and write it.
-        let mut new = NamedTempFile::new_in(folder).map_err(fault)?;
-        new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(fault)?;
-        new.persist(path).map_err(|error| fault(error.error))?;
+        private_file::new_in(folder, &text).map_err(fault)?.persist(path).map_err(|error| fault(error.error))?;
         durable_folder::sync(folder).map_err(fault)?;
         Ok(result)
     }
@@ -180,12 +166,10 @@ impl Records {
         agreed.drain(..too_many);
     }
 
-    /// Revokes the agreement to the workflow in `file`. Returns whether there was one.
     pub fn revoke_workflow(&mut self, file: &str) -> bool {
         self.workflows.remove(file).is_some()
     }
 
-    /// Every agreed workflow, with the latest agreement.
     pub fn all_workflows(&self) -> impl Iterator<Item = (&str, &Agreement)> {
         self.workflows.iter().filter_map(|(file, agreed)| Some((file.as_str(), agreed.last()?)))
     }

@@ -3,19 +3,16 @@
 //! The tag of a store is that of its id. A stranger who prepares a store cannot make one. Losing the secret only makes
 //! every store a stranger's, which a person can agree to.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rondo_core::secret::{BYTES, Secret};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use tempfile::NamedTempFile;
-
 use rondo_core::durable_folder;
+use rondo_core::secret::{BYTES, Secret};
+use rustix::io::Errno;
 
-/// Why there is no secret.
+use super::private_file;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the user's secret {}: {source}", path.display())]
@@ -60,14 +57,7 @@ fn random_bytes() -> io::Result<[u8; BYTES]> {
 pub fn read(path: &Path) -> Result<Option<Secret>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
     let refused = |what: &str| Error::Refused { path: path.to_owned(), what: what.to_owned() };
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(failed(error)),
-    };
+    let Some(mut file) = private_file::open(path).map_err(failed)? else { return Ok(None) };
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() {
         return Err(refused("it is not a plain file"));
@@ -87,7 +77,6 @@ pub fn read(path: &Path) -> Result<Option<Secret>, Error> {
 }
 
 /// Reads the secret in `path`, or creates one there. Concurrent processes get the same one.
-///
 pub fn read_or_draw(path: &Path) -> Result<Secret, Error> {
     if let Some(secret) = read(path)? {
         return Ok(secret);
@@ -96,10 +85,8 @@ pub fn read_or_draw(path: &Path) -> Result<Secret, Error> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     durable_folder::make(folder).map_err(failed)?;
     let bytes = random_bytes().map_err(failed)?;
-    // Written whole under another name, so that no process reads half of it; the first one stays.
-    let mut new = NamedTempFile::new_in(folder).map_err(failed)?;
-    new.write_all(&bytes).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
-    match new.persist_noclobber(path) {
+    // The first one stays.
+    match private_file::new_in(folder, &bytes).map_err(failed)?.persist_noclobber(path) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error.error)),
         _ => {}
     }

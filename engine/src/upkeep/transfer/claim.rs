@@ -18,10 +18,6 @@ use crate::failure::Failure;
 const CLOCKS_DIFFER_MS: u64 = 5 * 60 * 1000;
 
 /// Reduces every thread of a file to what its steps prove, and removes all batches.
-///
-/// # Errors
-/// [`Code::ImportUnreadable`] if steps do not follow from their workflow, a thread begins in the future, or a workflow has
-/// a name that no file could have; any error of the temporary database.
 pub(super) fn claim(staging: &Staging, threads: &[ThreadId], now_ms: u64) -> Result<(), Failure> {
     for thread in threads {
         let row = claimed(staging, thread, now_ms).map_err(|failure| match failure {

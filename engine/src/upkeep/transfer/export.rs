@@ -23,26 +23,20 @@ use crate::host::batch;
 /// How many lanes or lines of a batch are read at a time.
 const PAGE: usize = 256;
 
-/// Which threads are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// All.
     All,
     /// These, and all that they need: the threads that they were forked from, the threads whose visits started them,
     /// and the children of each.
     These(BTreeSet<ThreadId>),
 }
 
-/// How much was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Threads.
     pub threads: u64,
     /// Steps, rebinds and compactions.
     pub steps: u64,
-    /// Objects.
     pub objects: u64,
-    /// Batches.
     pub batches: u64,
 }
 
@@ -62,8 +56,8 @@ pub fn export(
     sink: &mut Sink<'_>,
 ) -> Result<Option<Exported>, Failure> {
     let threads = in_order(store, chosen)?;
-    let mut writer =
-        Writer { store, seal, sink, hash: Sha256::new(), written: HashSet::new(), sum: Exported::default() };
+    let (hash, written, sum) = (Sha256::new(), HashSet::new(), Exported::default());
+    let mut writer = Writer { store, seal, sink, hash, written, sum };
     match writer.write_all(&threads, chosen) {
         Ok(()) => Ok(Some(writer.sum)),
         Err(Stop::Sink) => Ok(None),
@@ -161,17 +155,13 @@ impl Writer<'_, '_> {
     }
 
     fn line(&mut self, line: &Line<'_>) -> Result<(), Stop> {
-        let mut bytes = serde_json::to_vec(line)
-            .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))?;
+        let no_json = |error| Failure::internal(format!("a line has no JSON form: {error}"));
+        let mut bytes = serde_json::to_vec(line).map_err(no_json)?;
         bytes.push(b'\n');
         if bytes.len() >= MAX_LINE_BYTES {
             let message = format!("a line of {} bytes is longer than an import takes", bytes.len());
-            let failure = Failure::new(Code::WriteFailed, message);
-            return Err(Stop::Failed(
-                failure.with_hint(
-                    Hint::from(Operation::new(Verb::Backup)).words(" copies stores with values of any size"),
-                ),
-            ));
+            let hint = Hint::from(Operation::new(Verb::Backup)).words(" copies stores with values of any size");
+            return Err(Failure::new(Code::WriteFailed, message).with_hint(hint).into());
         }
         self.hash.update(&bytes);
         if (self.sink)(&bytes)? { Ok(()) } else { Err(Stop::Sink) }
@@ -190,12 +180,9 @@ impl Writer<'_, '_> {
             let needed = references::of_object(kind, &bytes).map_err(|error| Error::from(unreadable(error)))?;
             // At most a start, a transcript and a request stand above one another.
             self.objects(needed)?;
-            if kind == Kind::File {
-                let text = format!("\"{}\"", BASE64.encode(&bytes));
-                self.line(&Line::Object { kind: kind.name(), digest, value: raw(text.as_bytes())? })?;
-            } else {
-                self.line(&Line::Object { kind: kind.name(), digest, value: raw(&bytes)? })?;
-            }
+            let is_file = kind == Kind::File;
+            let value = if is_file { format!("\"{}\"", BASE64.encode(&bytes)).into_bytes() } else { bytes };
+            self.line(&Line::Object { kind: kind.name(), digest, value: raw(&value)? })?;
             self.written.insert(digest);
             self.sum.objects += 1;
         }

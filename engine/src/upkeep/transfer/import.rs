@@ -12,12 +12,11 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Durability;
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, canonical};
 use rondo_store::import::{self, ImportError, Imported};
 use rondo_store::staging::{Refused, Staging};
 use rondo_store::{JournalRecord, LaneRow, Read, Row};
-use serde::Deserialize;
+
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
@@ -67,7 +66,6 @@ impl Staged {
 
 #[cfg(any(test, fuzzing))]
 impl Staged {
-    /// What was staged, for reading.
     pub(in super::super) fn store(&self) -> &dyn rondo_store::Read {
         self.staging.store()
     }
@@ -79,16 +77,8 @@ impl Staged {
 /// [`Code::ImportUnreadable`] with the number of the line, [`Code::ImportVersion`], [`Code::FileRefused`].
 pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
     let staging = Staging::new()?;
-    let mut reader = Reader {
-        staging,
-        number: 0,
-        hash: Sha256::new(),
-        sum: Exported::default(),
-        threads: Vec::new(),
-        thread_line: 0,
-        batch: None,
-        end: None,
-    };
+    let (number, hash, sum, threads, thread_line, batch, end) = Default::default();
+    let mut reader = Reader { staging, number, hash, sum, threads, thread_line, batch, end };
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
@@ -111,9 +101,6 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
 
 /// Takes everything that was staged into a store, or nothing: see [`import::import`]. Of a file without the seal of this
 /// user it is what its steps prove. Blocks.
-///
-/// # Errors
-/// [`Code::ImportDiffers`], and any error of the store or of [`claim::claim`].
 pub async fn import(staged: &Staged, store: TrustedStore, durability: Durability) -> Result<Imported, Failure> {
     let env = SystemEnv::default();
     let is_own = staged.is_sealed_by(&store.secret);
@@ -126,28 +113,15 @@ pub async fn import(staged: &Staged, store: TrustedStore, durability: Durability
         }
         import::import(&staged.staging, shared, || env.random().to_le_bytes()).await.map_err(|error| match error {
             ImportError::Differs { .. } => {
-                let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
-                failure.with_hint(
-                    Hint::from(Operation::new(Verb::Again).with("store", "DIR"))
-                        .words(" imports into another store; ")
-                        .operation(Operation::new(Verb::Rm))
-                        .words(" deletes the thread that is here"),
-                )
+                let hint = Hint::from(Operation::new(Verb::Again).with("store", "DIR"));
+                let hint = hint.words(" imports into another store; ").operation(Operation::new(Verb::Rm));
+                Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"))
+                    .with_hint(hint.words(" deletes the thread that is here"))
             }
             ImportError::Store(error) => error.into(),
         })
     });
     imported.await?
-}
-
-#[derive(Deserialize)]
-struct First {
-    export: FirstLine,
-}
-
-#[derive(Deserialize)]
-struct FirstLine {
-    format: u32,
 }
 
 struct Reader {
@@ -164,7 +138,6 @@ struct Reader {
     end: Option<(Digest, Option<Digest>)>,
 }
 
-/// A batch whose lines are being read.
 struct OpenBatch {
     id: BatchId,
     batch: batch::Batch,
@@ -177,12 +150,11 @@ impl Reader {
         fault_at(self.number, what)
     }
 
-    /// The result of adding the part in the current line.
-    fn added(&self, added: Result<(), Refused>) -> Result<(), Failure> {
-        match added {
-            Ok(()) => Ok(()),
-            Err(Refused::Unfit { what }) => self.fault(what),
-            Err(Refused::Store(error)) => Err(error.into()),
+    /// Why the part in the current line was not added.
+    fn refused(&self, refused: Refused) -> Result<(), Failure> {
+        match refused {
+            Refused::Unfit { what } => self.fault(what),
+            Refused::Store(error) => Err(error.into()),
         }
     }
 
@@ -195,10 +167,7 @@ impl Reader {
         if self.number == 1 {
             return self.first(line);
         }
-        let line: Line<'_> = match serde_json::from_slice(line) {
-            Ok(line) => line,
-            Err(error) => return self.fault(format!("it cannot be read: {error}")),
-        };
+        let line = serde_json::from_slice(line).or_else(|error| self.fault(format!("it cannot be read: {error}")))?;
         match line {
             Line::Export { .. } => self.fault("a second export begins"),
             Line::Object { kind, digest, value } => {
@@ -215,31 +184,26 @@ impl Reader {
                 } else {
                     Cow::Borrowed(value.get().as_bytes())
                 };
-                let added = self.staging.object(kind, digest, &bytes);
-                self.added(added)
+                self.staging.object(kind, digest, &bytes).or_else(|refused| self.refused(refused))
             }
             Line::Thread(thread) => self.thread(*thread),
             Line::Lane { lane, frontier, opened_by, index, fold } => {
                 let row = LaneRow { frontier, fold: fold.0, opened_by, index };
-                let added = self.staging.lane(&lane, &row);
-                self.added(added)
+                self.staging.lane(&lane, &row).or_else(|refused| self.refused(refused))
             }
             Line::List { opened_by, value } => {
-                let added = self.staging.list(opened_by, value.get().as_bytes());
-                self.added(added)
+                self.staging.list(opened_by, value.get().as_bytes()).or_else(|refused| self.refused(refused))
             }
             Line::Journal { lane, position, value } => {
-                let added = self.staging.record(&JournalRecord { lane, position, bytes: bytes(value) });
-                self.added(added)
+                let record = JournalRecord { lane, position, bytes: bytes(value) };
+                self.staging.record(&record).or_else(|refused| self.refused(refused))
             }
             Line::Step { seq, digest, visit, value, note } => {
-                let note: Note = match serde_json::from_str(note.get()) {
-                    Ok(note) => note,
-                    Err(error) => return self.fault(format!("the note cannot be read: {error}")),
-                };
+                let note = serde_json::from_str(note.get())
+                    .or_else(|error| self.fault(format!("the note cannot be read: {error}")))?;
                 self.sum.steps += 1;
                 let added = self.staging.step(seq, digest, visit, value.get().as_bytes(), note);
-                self.added(added)
+                added.or_else(|refused| self.refused(refused))
             }
             Line::Batch { batch, value } => self.batch(batch, value),
             Line::BatchInput { line, value } => self.batch_line(line, value),
@@ -258,15 +222,15 @@ impl Reader {
 
     fn first(&self, line: &[u8]) -> Result<(), Failure> {
         // A newer format may say more in its first line.
-        match serde_json::from_slice(line) {
-            Ok(First { export: FirstLine { format: OLDEST_FORMAT..=FORMAT } }) => Ok(()),
-            Ok(First { export: FirstLine { format } }) => {
-                let message = format!(
-                    "line 1: the file has format {format}, and this rondo reads formats {OLDEST_FORMAT} to {FORMAT}"
-                );
-                Err(Failure::new(Code::ImportVersion, message).with_hint("import it with the version that wrote it"))
+        let first: Option<serde_json::Value> = serde_json::from_slice(line).ok();
+        match first.and_then(|first| u32::try_from(first.get("export")?.get("format")?.as_u64()?).ok()) {
+            Some(OLDEST_FORMAT..=FORMAT) => Ok(()),
+            Some(format) => {
+                let known = format!("this rondo reads formats {OLDEST_FORMAT} to {FORMAT}");
+                Err(Failure::new(Code::ImportVersion, format!("line 1: the file has format {format}, and {known}"))
+                    .with_hint("import it with the version that wrote it"))
             }
-            _ => self.fault("this is no export: `rondo export` writes one"),
+            None => self.fault("this is no export: `rondo export` writes one"),
         }
     }
 
@@ -296,29 +260,26 @@ impl Reader {
         self.sum.threads += 1;
         self.thread_line = self.number;
         self.threads.push(thread.clone());
-        let added = self.staging.thread(thread, row);
-        self.added(added)
+        self.staging.thread(thread, row).or_else(|refused| self.refused(refused))
     }
 
     fn end_thread(&mut self) -> Result<(), Failure> {
-        match self.staging.end_thread() {
+        self.staging.end_thread().or_else(|refused| match refused {
             // No single line is to blame, so it is told where the thread begins.
-            Err(Refused::Unfit { what }) => fault_at(self.thread_line, what),
-            ended => self.added(ended),
-        }
+            Refused::Unfit { what } => fault_at(self.thread_line, what),
+            Refused::Store(error) => Err(error.into()),
+        })
     }
 
     fn batch(&mut self, id: BatchId, value: &RawValue) -> Result<(), Failure> {
         self.end_thread()?;
         self.end_batch()?;
-        let batch: batch::Batch = match canonical::from_slice(value.get().as_bytes()) {
-            Ok(batch) => batch,
-            Err(error) => return self.fault(format!("the batch cannot be read: {error}")),
-        };
+        let batch = canonical::from_slice(value.get().as_bytes())
+            .or_else(|error| self.fault(format!("the batch cannot be read: {error}")))?;
         self.sum.batches += 1;
-        let added = self.staging.batch(&id, value.get().as_bytes());
+        self.staging.batch(&id, value.get().as_bytes()).or_else(|refused| self.refused(refused))?;
         self.batch = Some(OpenBatch { id, batch, found: BTreeSet::new() });
-        self.added(added)
+        Ok(())
     }
 
     fn batch_line(&mut self, line: u32, value: &RawValue) -> Result<(), Failure> {
@@ -330,7 +291,7 @@ impl Reader {
         };
         batch.found.insert(line);
         let added = self.staging.batch_line(&batch.id, line, value.get().as_bytes());
-        self.added(added)
+        added.or_else(|refused| self.refused(refused))
     }
 
     fn end_batch(&mut self) -> Result<(), Failure> {

@@ -14,8 +14,8 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::FileRef;
 use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Outcome, Record, Step, Transcript};
-use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow, types};
-use rondo_protocol::{Value, canonical};
+use rondo_protocol::workflow::{Compact, Policy, RoleKind, SelectBy, Workflow, types};
+use rondo_protocol::{Digest, Value, canonical};
 use rondo_store::{Damage, Error, Read, Row, StoredRecord};
 
 use crate::failure::Failure;
@@ -52,9 +52,6 @@ struct ThreadReading<'r> {
 
 impl<'s> ScenarioRecorder<'s> {
     /// Reads a thread with its children.
-    ///
-    /// # Errors
-    /// If a record or an object is missing or damaged.
     pub fn read(store: &'s dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Failure> {
         let (script, tools) = (BTreeMap::new(), BTreeMap::new());
         let mut recorder = Self { store, script, tools, route: Vec::new(), waiting: 0, notes: Vec::new() };
@@ -84,9 +81,7 @@ impl<'s> ScenarioRecorder<'s> {
         for ((role, ..), child) in std::mem::take(&mut reading.children) {
             self.child(&reading, &role, &child, Some(thread))?;
         }
-        if row.seq > 0
-            && workflow.roles.iter().any(|(_, role)| role.kind.model().is_some_and(|model| model.compact.is_some()))
-        {
+        if row.seq > 0 && workflow.roles.iter().any(|(role, _)| reading.compacted(role).is_some()) {
             self.refused_compactions(&mut reading, thread, row)?;
         }
         let ThreadReading { within, script, .. } = reading;
@@ -143,10 +138,7 @@ impl<'s> ScenarioRecorder<'s> {
             Some(RoleKind::Selector(selector)) if selector.by != SelectBy::Model => {}
             _ if is_given => reading.say(&step, raw(&step.answer)),
             _ => match step.transcript {
-                Some(digest) => {
-                    let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, digest)?;
-                    self.transcript(reading, (&step.role, &step.lane, visit), &transcript, note);
-                }
+                Some(digest) => self.transcript(reading, (&step.role, &step.lane, visit), digest, note)?,
                 None => self.fault(reading, &step, seq, note),
             },
         }
@@ -161,16 +153,11 @@ impl<'s> ScenarioRecorder<'s> {
         note: &Note,
     ) -> Result<(), Failure> {
         let Compaction { role, lane, through_visit, transcript, .. } = compaction;
-        let model = reading.workflow.role(role.as_str()).and_then(|role| role.kind.model());
-        let by = model.and_then(|model| model.compact.as_ref()).map(|compact| compact.by.clone());
-        let Some(by) = by else { return Ok(()) };
-        match transcript {
-            Some(digest) => {
-                let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, *digest)?;
-                self.transcript(reading, (&by, lane, *through_visit), &transcript, note);
-            }
-            None => self.notes.push(format!("{by}: how it put older visits of {role} together is not known")),
+        let Some(Compact { by, .. }) = reading.compacted(role) else { return Ok(()) };
+        if let Some(digest) = transcript {
+            return self.transcript(reading, (&by, lane, *through_visit), *digest, note);
         }
+        self.notes.push(format!("{by}: how it put older visits of {role} together is not known"));
         Ok(())
     }
 
@@ -182,22 +169,21 @@ impl<'s> ScenarioRecorder<'s> {
         thread: &ThreadId,
         row: &Row,
     ) -> Result<(), Failure> {
-        let compact_of = |role: &RoleName| reading.workflow.role(role.as_str())?.kind.model()?.compact.clone();
         let is_compacted = |stored: &StoredRecord| match &stored.record {
-            Record::Step(step) => compact_of(&step.role).is_some(),
+            Record::Step(step) => reading.compacted(&step.role).is_some(),
             Record::Compaction(_) | Record::Rebind(_) => false,
         };
         let mut refused = BTreeSet::new();
         rebuild::requests(self.store, thread, row, &is_compacted, &mut |request| {
             let bytes = prefix::bytes_of_head(&request.head)
                 + request.messages.iter().map(prefix::bytes_of_message).sum::<u64>();
-            if let Some(compact) = compact_of(&request.role).filter(|compact| prefix::tokens(bytes) > compact.at) {
+            if let Some(compact) = reading.compacted(&request.role).filter(|it| prefix::tokens(bytes) > it.at) {
                 refused.insert((compact.by, request.lane));
             }
             true
         })?;
         for (by, lane) in refused {
-            reading.fail(&by, &lane, Cause::Code(Code::ContractBroken.to_string()), None);
+            reading.fail(&by, &lane, Code::ContractBroken.to_string(), None);
         }
         Ok(())
     }
@@ -206,9 +192,10 @@ impl<'s> ScenarioRecorder<'s> {
         &mut self,
         reading: &mut ThreadReading<'_>,
         (role, lane, visit): (&RoleName, &LanePath, u64),
-        transcript: &Transcript,
+        digest: Digest,
         note: &Note,
-    ) {
+    ) -> Result<(), Failure> {
+        let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, digest)?;
         for entry in &transcript.entries {
             match entry {
                 Entry::Model { reply, .. } if !reply.parts.asks_for_tools() => {
@@ -220,7 +207,9 @@ impl<'s> ScenarioRecorder<'s> {
                         self.notes.push(format!("{seat} visit {visit}: text beside tool calls is left out"));
                     }
                     let uses = reply.parts.tool_calls();
-                    let uses = uses.map(|call| tool_use(&call.name, arguments(&call.arguments)));
+                    let uses = uses.map(|call| {
+                        Value::from_iter([("name", call.name.as_str().into()), ("args", arguments(&call.arguments))])
+                    });
                     reading.say_at(role, lane, Value::from_iter([("tools", Value::List(uses.collect()))]));
                 }
                 Entry::Tool { arguments: args, failed, files, id, name, text } => {
@@ -245,6 +234,7 @@ impl<'s> ScenarioRecorder<'s> {
                 Entry::Repair { .. } => {}
             }
         }
+        Ok(())
     }
 
     /// Adds what makes a visit end in the same fault: its answers are not kept.
@@ -259,7 +249,7 @@ impl<'s> ScenarioRecorder<'s> {
             Some(_) if note.attempts == 0 => {}
             Some(code) => {
                 let message = step.output.get("message").and_then(Value::as_str).map(str::to_owned);
-                reading.fail(&step.role, &step.lane, Cause::Code(code.clone()), message);
+                reading.fail(&step.role, &step.lane, code.clone(), message);
             }
             None => self.unsaid(seq, "what failed there cannot be said in a script"),
         }
@@ -270,9 +260,6 @@ impl<'s> ScenarioRecorder<'s> {
     }
 
     /// The sections of the scenario, in the order of the file. Files of the input stand there with their contents.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
     pub fn scenario(
         &mut self,
         thread: &str,
@@ -303,16 +290,18 @@ impl<'s> ScenarioRecorder<'s> {
             let outcome = if self.waiting > 0 { "waiting" } else { "stopped" };
             expect.insert("outcome".to_owned(), outcome.into());
         }
-        let mut whole = vec![("description", Value::from(format!("The answers of thread {thread}.")))];
-        if input != Value::empty_object() {
-            whole.push(("input", input));
-        }
-        whole.push(("script", by_name(self.lists())));
-        if !self.tools.is_empty() {
-            whole.push(("tools", by_name(self.tools.clone())));
-        }
-        whole.push(("expect", Value::Object(expect)));
-        Ok(whole)
+        let description = Value::from(format!("The answers of thread {thread}."));
+        let (script, tools) = (by_name(self.lists()), by_name(self.tools.clone()));
+        let sections = [
+            ("description", description),
+            ("input", input),
+            ("script", script),
+            ("tools", tools),
+            ("expect", Value::Object(expect)),
+        ];
+        let is_written =
+            |(name, section): &(&str, Value)| !matches!(*name, "input" | "tools") || *section != Value::empty_object();
+        Ok(sections.into_iter().filter(is_written).collect())
     }
 
     /// The lists of a script: one for each role, or one for each lane where lanes were told different things.
@@ -354,6 +343,10 @@ impl<'s> ScenarioRecorder<'s> {
 }
 
 impl ThreadReading<'_> {
+    fn compacted(&self, role: &RoleName) -> Option<Compact> {
+        self.workflow.role(role.as_str())?.kind.model()?.compact.clone()
+    }
+
     fn say(&mut self, step: &Step, entry: Value) {
         self.say_at(&step.role, &step.lane, entry);
     }
@@ -363,18 +356,12 @@ impl ThreadReading<'_> {
     }
 
     /// Adds as many failed attempts as end a visit.
-    fn fail(&mut self, role: &RoleName, lane: &LanePath, cause: Cause, message: Option<String>) {
-        let mut written = vec![match &cause {
-            Cause::Http(status) => ("http", Value::Int((*status).into())),
-            Cause::Network => ("network", Value::Bool(true)),
-            Cause::Cut => ("cut", Value::Bool(true)),
-            Cause::Timeout => ("timeout", Value::Bool(true)),
-            Cause::Code(code) => ("code", Value::from(code.as_str())),
-        }];
-        written.extend(message.as_ref().map(|message| ("message", message.as_str().into())));
-        let entry = Value::from_iter([("error", written.into_iter().collect::<Value>())]);
+    fn fail(&mut self, role: &RoleName, lane: &LanePath, code: String, message: Option<String>) {
+        let message_entry = message.as_ref().map(|message| ("message", message.as_str().into()));
+        let written = [("code", Value::from(code.as_str()))].into_iter().chain(message_entry);
+        let entry = Value::from_iter([("error", written.collect::<Value>())]);
         let policy = self.policy.roles.get(role.as_str()).cloned().unwrap_or_default();
-        let fault = script::Failure { cause, message, retry_after_ms: None }.fault();
+        let fault = script::Failure { cause: Cause::Code(code), message, retry_after_ms: None }.fault();
         for _ in 0..attempts_of(&fault, &policy.retry, policy.fallback.len()).min(MAX_ATTEMPTS) {
             self.say_at(role, lane, entry.clone());
         }
@@ -398,34 +385,21 @@ fn is_of_person(kind: &RoleKind) -> bool {
 fn form(answer: &str) -> Option<Value> {
     let Ok(Value::Object(mut members)) = canonical::parse(answer.as_bytes()) else { return None };
     let (status, body) = (members.remove("status")?, members.remove("body"));
-    let mut entry = vec![("status", status)];
-    if !members.is_empty() {
-        entry.push(("fields", Value::Object(members)));
-    }
-    entry.extend(body.filter(|body| body.as_str() != Some("")).map(|body| ("body", body)));
-    Some(entry.into_iter().collect())
+    let fields = (!members.is_empty()).then_some(("fields", Value::Object(members)));
+    let body = body.filter(|body| body.as_str() != Some("")).map(|body| ("body", body));
+    Some([("status", status)].into_iter().chain(fields).chain(body).collect())
 }
 
 fn raw(text: &str) -> Value {
     Value::from_iter([("raw", Value::from(text))])
 }
 
-fn tool_use(name: &str, args: Value) -> Value {
-    Value::from_iter([("name", name.into()), ("args", args)])
-}
-
 /// The longer of two lists, if it begins with the other.
 fn longer<'l>(a: &'l Vec<Value>, b: &'l Vec<Value>) -> Option<&'l Vec<Value>> {
-    if a.starts_with(b) {
-        Some(a)
-    } else if b.starts_with(a) {
-        Some(b)
-    } else {
-        None
-    }
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    long.starts_with(short).then_some(long)
 }
 
-/// The name of a role in a lane.
 fn in_lane(lane: &LanePath, role: &str) -> String {
     RoleName::new(role).map_or_else(|_| role.to_owned(), |role| lane.role_in_lane(&role))
 }

@@ -29,17 +29,12 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
         Value::List(items) if !items.is_empty() => {
             out.push('\n');
             for item in items {
-                let _ = write!(out, "{indent}-");
-                match item {
-                    // The first member of a map is on the line of its dash.
-                    Value::Object(members) if !members.is_empty() => {
-                        let mut inner = String::new();
-                        node(&mut inner, item, depth + 1, has_blocks);
-                        out.push(' ');
-                        out.push_str(inner.trim_start());
-                    }
-                    item => node(out, item, depth + 1, has_blocks),
-                }
+                let mut inner = String::new();
+                node(&mut inner, item, depth + 1, has_blocks);
+                // The first member of a map is on the line of its dash.
+                let is_map = matches!(item, Value::Object(members) if !members.is_empty());
+                let inner = if is_map { format!(" {}", inner.trim_start()) } else { inner };
+                let _ = write!(out, "{indent}-{inner}");
             }
         }
         Value::Object(members) if !members.is_empty() => {
@@ -89,15 +84,15 @@ fn scalar(text: &str) -> String {
     // JSON does not escape some characters that YAML accepts only as escapes.
     let is_refused =
         |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
-    let quoted = Value::from(text).to_text();
-    quoted.chars().fold(String::with_capacity(quoted.len()), |mut out, c| {
+    let mut out = String::new();
+    for c in Value::from(text).to_text().chars() {
         if is_refused(c) {
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
         }
-        out
-    })
+    }
+    out
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_store::{Error, Read, Row, StoredRecord, rows_after};
 
 use super::since::day;
+use super::spending::Spending;
 
-use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
 
 /// What a sum is made for.
@@ -79,16 +79,12 @@ pub fn sums(
 }
 
 /// The sums over the steps that a thread has of its own.
-///
-/// # Errors
-/// If the store is damaged.
 pub fn of_thread(store: &dyn Read, thread: (&ThreadId, &Row), by: Option<By>) -> Result<Groups, Error> {
     let mut tally = Tally::new(by);
     add_thread(&mut tally, &mut ChildRoles { store, known: None }, thread, 0)?;
     Ok(tally.groups())
 }
 
-/// Adds the steps that a thread has of its own.
 fn add_thread(
     tally: &mut Tally,
     child_roles: &mut ChildRoles<'_>,
@@ -129,12 +125,13 @@ fn of_record(
     sums.steps += u64::from(is_step);
     note.hooks.iter().flat_map(|hook| &hook.answered).for_each(|answer| sums.save(answer));
     if !is_child {
-        sums.add(Used::from(note));
+        sums.add(Spending { usage: note.usage, cost: note.cost() }, note.model_calls, note.tool_calls);
     }
     for lost in &note.cancelled {
         if !child_roles.contains(workflow, &lost.role)? {
             // The note of a cancelled visit names no model.
-            tally.group(&lost.role, None, note.ended_at_ms).add(Used::from(lost));
+            let sums = tally.group(&lost.role, None, note.ended_at_ms);
+            sums.add(Spending::from(lost), lost.model_calls, lost.tool_calls);
         }
     }
     Ok(())
@@ -155,10 +152,8 @@ impl ChildRoles<'_> {
         }
         let workflow: Workflow = rebuild::object(self.store, Kind::Workflow, digest)?;
         let children = workflow.roles.into_iter().filter(|(_, role)| matches!(role.kind, RoleKind::Workflow(_)));
-        let roles: BTreeSet<RoleName> = children.map(|(name, _)| name).collect();
-        let contains = roles.contains(role);
-        self.known = Some((digest, roles));
-        Ok(contains)
+        let (_, roles) = self.known.insert((digest, children.map(|(name, _)| name).collect()));
+        Ok(roles.contains(role))
     }
 }
 
@@ -169,7 +164,6 @@ struct Tally {
     groups: BTreeMap<Option<String>, (u64, Sums)>,
     /// The number of the thread, from 1.
     thread: u64,
-    /// The name of its workflow.
     workflow: String,
 }
 

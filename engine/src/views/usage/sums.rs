@@ -1,34 +1,12 @@
 //! Sums in which an unknown figure stays apart from zero, and their JSON line.
 
-use rondo_protocol::object::{CancelledLane, HookAnswer, KnownCost, Note, Usage};
+use rondo_protocol::object::{HookAnswer, KnownCost, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::By;
 use crate::views::event;
 use crate::views::spending::Spending;
-
-/// What a step or a cancelled visit used.
-#[derive(Debug, Clone, Copy)]
-pub struct Used {
-    spending: Spending,
-    model_calls: u64,
-    tool_calls: u64,
-}
-
-impl From<&Note> for Used {
-    fn from(note: &Note) -> Self {
-        let Note { usage, model_calls, tool_calls, .. } = *note;
-        Self { spending: Spending { usage, cost: note.cost() }, model_calls, tool_calls }
-    }
-}
-
-impl From<&CancelledLane> for Used {
-    fn from(lost: &CancelledLane) -> Self {
-        let CancelledLane { model_calls, tool_calls, .. } = *lost;
-        Self { spending: Spending::from(lost), model_calls, tool_calls }
-    }
-}
 
 /// The sums of a group of steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -48,8 +26,7 @@ pub struct Sums {
 
 impl Sums {
     /// A note has one figure for the tokens of its calls: they count as counted if one of them was.
-    pub fn add(&mut self, used: Used) {
-        let Used { spending, model_calls, tool_calls } = used;
+    pub fn add(&mut self, spending: Spending, model_calls: u64, tool_calls: u64) {
         self.model_calls += model_calls;
         self.tool_calls += tool_calls;
         self.uncounted_calls += if spending.usage.is_none() { model_calls } else { 0 };
