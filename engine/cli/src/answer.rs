@@ -67,12 +67,9 @@ pub struct AnswerArgs {
 pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let mut meant = None;
     let find = |store: &dyn Read| {
-        let (thread, row) = match &args.run.thread {
-            Some(word) => find_thread(store, word)?,
-            None => find_waiting(store)?,
-        };
+        let found = args.run.thread.as_deref().map_or_else(|| find_waiting(store), |word| find_thread(store, word))?;
         let named = FormName { role: args.role.as_deref(), lane: args.lane.as_deref(), digest: args.form };
-        let (form, row) = resolve_form(store, (thread, row), named)?;
+        let (form, row) = resolve_form(store, found, named)?;
         let root = form.root.clone();
         meant = Some(form);
         Ok((root, row))
@@ -85,24 +82,17 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
         (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
         // Without the form's name, nothing says that this person has seen the call.
-        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => {
-            match form::ask(&open, role) {
-                Some(said) => said,
-                None => return Ok(Exit::Waiting),
-            }
-        }
-        (_, true) => PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() },
-        (Some(status), _) => PersonSaid::Form(given(role, status, args)?),
-        (None, _) if can_ask => match form::ask(&open, role) {
-            Some(said) => said,
-            None => return Ok(Exit::Waiting),
-        },
+        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => form::ask(&open, role),
+        (_, true) => Some(PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() }),
+        (Some(status), _) => Some(PersonSaid::Form(given(role, status, args)?)),
+        (None, _) if can_ask => form::ask(&open, role),
         (None, _) if is_approval => return Err(other_kind(&open, is_approval)),
         (None, _) => {
             let message = "the command does not say what the answer is: `--status` is missing";
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
+    let Some(said) = said else { return Ok(Exit::Waiting) };
     let answer = answering::answer(said, digest, open, this_person());
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
@@ -147,7 +137,6 @@ pub(super) async fn follow_and_ask(context: &TaskContext, mut run: Run) -> Resul
     }
 }
 
-/// The only thread that waits for a person.
 fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     let waiting = Candidates::among(store, |_, row| row.status == store::Status::Waiting && row.parent.is_none())?;
     waiting.only().map_err(|waiting| match waiting.count {
@@ -160,17 +149,16 @@ fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
 fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
     let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
     let (status, declared) = declared(role, status)?;
-    let mut fields = Vec::new();
-    for word in &args.fields {
+    let field = |word: &String| {
         let (name, text) = word.split_once('=').ok_or_else(|| invalid(format!("--field {word}: write key=value")))?;
         let found = declared.iter().find(|(known, _)| known.as_str() == name);
         let (_, field) = found.ok_or_else(|| invalid(format!("the status `{status}` has no field `{name}`")))?;
-        let text = text_of(text)?;
-        let value = types::parse_input_text(name, field, &text).map_err(|fault| invalid(fault.message))?;
-        fields.push((name.to_owned(), value));
-    }
+        let value = types::parse_input_text(name, field, &text_of(text)?).map_err(|fault| invalid(fault.message))?;
+        Ok((name.to_owned(), value))
+    };
+    let fields = args.fields.iter().map(field).collect::<Result<_, Failure>>()?;
     let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
-    Ok(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body })
+    Ok(FilledForm { status: status.clone(), fields, body })
 }
 
 fn digest(word: &str) -> Result<Digest, &'static str> {

@@ -16,7 +16,6 @@ use super::person::{answer_to, ask};
 use super::progress::suspended;
 use super::run_config::Approvers;
 
-/// One question at a time.
 static QUESTION: Mutex<()> = Mutex::const_new(());
 
 /// Creates approvers that ask at the terminal, if a person is there.
@@ -66,8 +65,8 @@ fn typed(line: &str, word: &str) -> Answer {
 }
 
 fn question(role: &RoleName, call: &ShownCall) -> String {
-    let tool = &call.tool;
-    let how = match &call.word {
+    let ShownCall { tool, word, .. } = call;
+    let how = match word {
         Some(word) => format!(
             "Type {word} to allow this call, always {word} to allow every call of {tool} by {role} in this run: "
         ),

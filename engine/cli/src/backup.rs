@@ -22,14 +22,14 @@ pub struct BackupArgs {
 
 pub fn backup(args: &BackupArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
-    let copied = with_bar(|progress| upkeep::backup(&folder, &args.to, progress));
-    let Examination { threads, steps, objects, bytes, .. } = copied?;
+    let Examination { threads, steps, objects, bytes, .. } =
+        with_bar(|progress| upkeep::backup(&folder, &args.to, progress))?;
     let shown = args.to.display().to_string();
     let line = json_line!("backup", folder: &shown, threads, steps, objects, size_bytes: bytes);
     output.show(&line, || {
-        let held =
-            format!("{}, {} and {}", plural(threads, "thread"), plural(steps, "step"), plural(objects, "object"));
-        format!("{shown} is a whole copy: {held} ({}); `--store {shown}` uses it\n", size(bytes))
+        let (threads, steps, objects) = (plural(threads, "thread"), plural(steps, "step"), plural(objects, "object"));
+        let bytes = size(bytes);
+        format!("{shown} is a whole copy: {threads}, {steps} and {objects} ({bytes}); `--store {shown}` uses it\n")
     })?;
     Ok(Exit::Done)
 }

@@ -1,11 +1,9 @@
 //! `rondo batches`: every batch of the store, and how far it has come.
 
 use rondo::core::env::{Env as _, SystemEnv};
-use rondo::protocol::id::BatchId;
 use rondo::views::batches::{BatchLine, batch_line};
 
 use super::spending::cost_text;
-use super::store_access::StoreView;
 use super::stored_batch::Batch;
 use super::table::{Column, Table};
 use super::threads::age;
@@ -20,24 +18,22 @@ pub struct BatchesArgs {
 }
 
 pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let view = args.store.view()?;
-    let ids = match &view {
-        Some(view) => view.store.batches(None, usize::MAX)?,
-        None => Vec::new(),
-    };
-    let lines = ids.iter().filter_map(|id| view.as_ref().and_then(|view| line(view, id).transpose()));
-    if output.is_json() {
-        lines.into_iter().try_for_each(|line| output.line(&line?))?;
-        return Ok(Exit::Done);
+    let mut lines = Vec::new();
+    if let Some(view) = args.store.view()? {
+        let store = view.store.as_ref();
+        for id in store.batches(None, usize::MAX)? {
+            // One that was deleted meanwhile is none.
+            if let Some(batch) = Batch::read(store, &id)? {
+                lines.push(batch_line(store, &view.driven, &id, batch)?);
+            }
+        }
+    }
+    let none = "no batches yet; `rondo run NAME --input-file FILE.csv` runs a workflow for each line of a file\n";
+    if output.is_json() || lines.is_empty() {
+        return output.show_all(&lines, || none.to_owned()).map(|()| Exit::Done);
     }
     let now_ms = SystemEnv::default().now_ms();
-    let mut cells = lines.map(|line| Ok(cells(&line?, now_ms))).collect::<Result<Vec<_>, Failure>>()?;
-    if cells.is_empty() {
-        output
-            .text("no batches yet; `rondo run NAME --input-file FILE.csv` runs a workflow for each line of a file\n")?;
-        return Ok(Exit::Done);
-    }
-    cells.reverse();
+    let cells: Vec<_> = lines.iter().rev().map(|line| cells(line, now_ms)).collect();
     let table = Table::new([
         Column::new("BATCH"),
         Column::new("WORKFLOW").rank(1).shrink(),
@@ -49,12 +45,6 @@ pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure>
     ]);
     output.text(&table.text(&cells, Style::stdout().columns()))?;
     Ok(Exit::Done)
-}
-
-/// The line of a batch; `None` if it was deleted meanwhile.
-fn line(view: &StoreView, id: &BatchId) -> Result<Option<BatchLine>, Failure> {
-    let store = view.store.as_ref();
-    Batch::read(store, id)?.map(|batch| batch_line(store, &view.driven, id, batch)).transpose()
 }
 
 fn cells(line: &BatchLine, now_ms: u64) -> [String; 7] {

@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::plot::Plot;
+use super::input::{InputArgs, inputs};
+use super::person::consent_by;
+use super::table::{Column, Table};
+use super::{Exit, Failure, Output, StoreArgs, Style, json, json_line, output_file};
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use rondo::model::{Fault, FaultClass, from_fn};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
 use rondo::settings::{Flags, folder_of};
 use rondo::{NewRun, Rondo, Value};
-use tokio::runtime::Runtime;
-
-use self::plot::Plot;
-use super::input::{InputArgs, inputs};
-use super::person::consent_by;
-use super::table::{Column, Table};
-use super::{Exit, Failure, Output, StoreArgs, Style, json, json_line, output_file};
 
 /// What each answer says: about as much as a short chat turn.
 const BODY: &str = "The tide leaves the pool twice a day, and what lives in it has learnt to wait. Limpets clamp down, \
@@ -43,10 +42,8 @@ const DURABILITIES: [(Durability, &str, Option<&str>); 3] = [
     (Durability::Memory, "memory", None),
 ];
 
-/// The fewest steps of a thread among others.
 const MIN_STEPS: u64 = 10;
 
-/// How often a workflow of the user's runs with each durability.
 const RUNS: u64 = 20;
 
 /// How many points a plot has for each tenfold of its axis.
@@ -77,7 +74,6 @@ pub struct BenchArgs {
     store: StoreArgs,
 }
 
-/// A measured figure, and what it is compared with.
 struct Figure {
     name: String,
     value: f64,
@@ -96,10 +92,12 @@ pub fn bench(args: &BenchArgs, output: &mut Output) -> Result<Exit, Failure> {
         let failure = Failure::new(Code::UnknownInput, "inputs are those of a workflow, and none is named");
         return Err(failure.with_hint("rondo bench WORKFLOW -i KEY=VALUE measures threads of it"));
     }
-    let figures = match &args.workflow {
-        Some(name) => bench.of_workflow(name, args, &runtime, output)?,
-        None => bench.of_machine(args, &runtime, output)?,
-    };
+    let figures = runtime.block_on(async {
+        match &args.workflow {
+            Some(name) => bench.of_workflow(name, args, output).await,
+            None => Box::pin(bench.of_machine(args, output)).await,
+        }
+    })?;
     if output.is_json() {
         for Figure { name, value, unit, reference } in figures {
             let (reference, reference_value) = reference.unzip();
@@ -116,10 +114,7 @@ pub fn bench(args: &BenchArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 impl Figure {
     fn cells(&self) -> [String; 3] {
-        let shown = |value: f64| match value {
-            value if value >= 100.0 => format!("{value:.0}"),
-            value => format!("{value:.1}"),
-        };
+        let shown = |value: f64| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
         let reference = self.reference.map(|(name, value)| {
             format!("{} {} {name}: {:.2} x", shown(value), self.unit, self.value / value.max(f64::MIN_POSITIVE))
         });
@@ -127,7 +122,6 @@ impl Figure {
     }
 }
 
-/// Where stores are made.
 struct Bench<'a> {
     place: &'a Path,
 }
@@ -160,12 +154,11 @@ impl Times {
 }
 
 impl Bench<'_> {
-    /// The figures of steps, threads and lanes.
-    fn of_machine(&self, args: &BenchArgs, runtime: &Runtime, output: &Output) -> Result<Vec<Figure>, Failure> {
+    async fn of_machine(&self, args: &BenchArgs, output: &Output) -> Result<Vec<Figure>, Failure> {
         let mut figures = Vec::new();
         for (durability, word, raw) in DURABILITIES {
             output.tell(&format!("{} steps, {word}\n", args.steps));
-            let [steps, appends] = runtime.block_on(self.steps(args.steps, durability))?;
+            let [steps, appends] = self.steps(args.steps, durability).await?;
             for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
                 let reference = raw.map(|name| (name, quantile_us(&appends, share)));
                 let (name, value) = (format!("step, {word}, {of}"), quantile_us(&steps, share));
@@ -173,38 +166,20 @@ impl Bench<'_> {
             }
         }
         output.tell(&format!("{} threads at once\n", args.threads));
-        let alone = runtime.block_on(self.threads(1, args.steps))?;
-        let rate = runtime.block_on(self.threads(args.threads, args.steps))?;
-        let reference = Some(("one thread", alone));
-        figures.push(Figure {
-            name: format!("{} threads, sync", args.threads),
-            value: rate,
-            unit: "steps/s",
-            reference,
-        });
+        let reference = Some(("one thread", self.threads(1, args.steps).await?));
+        let (name, value) = (format!("{} threads, sync", args.threads), self.threads(args.threads, args.steps).await?);
+        figures.push(Figure { name, value, unit: "steps/s", reference });
         output.tell(&format!("{} lanes\n", args.lanes));
-        let lanes = runtime.block_on(self.lanes_ms(args.lanes))?;
-        let reference = Some(("as many steps one by one", runtime.block_on(self.trunk_ms(args.lanes))?));
-        figures.push(Figure {
-            name: format!("{} lanes of a thread, sync", args.lanes),
-            value: lanes,
-            unit: "ms",
-            reference,
-        });
+        let (name, value) = (format!("{} lanes of a thread, sync", args.lanes), self.lanes_ms(args.lanes).await?);
+        let reference = Some(("as many steps one by one", Box::pin(self.trunk_ms(args.lanes)).await?));
+        figures.push(Figure { name, value, unit: "ms", reference });
         if let Some(folder) = &args.plots {
-            runtime.block_on(self.plots(args, folder, output))?;
+            self.plots(args, folder, output).await?;
         }
         Ok(figures)
     }
 
-    /// The figures of threads of a workflow.
-    fn of_workflow(
-        &self,
-        name: &str,
-        args: &BenchArgs,
-        runtime: &Runtime,
-        output: &Output,
-    ) -> Result<Vec<Figure>, Failure> {
+    async fn of_workflow(&self, name: &str, args: &BenchArgs, output: &Output) -> Result<Vec<Figure>, Failure> {
         let mut times = Vec::new();
         for (durability, word, _) in DURABILITIES {
             output.tell(&format!("{RUNS} threads of {name}, {word}\n"));
@@ -212,9 +187,9 @@ impl Bench<'_> {
             let mut of_threads = Vec::new();
             for _ in 0..RUNS {
                 let new = from_script(&rondo, name, &args.input)?;
-                of_threads.push(runtime.block_on(timed(Box::pin(run(new))))?);
+                of_threads.push(timed(run(new)).await?);
             }
-            runtime.block_on(rondo.close());
+            rondo.close().await;
             of_threads.sort();
             times.push((word, of_threads));
         }
@@ -230,20 +205,19 @@ impl Bench<'_> {
         output.tell(&format!("{} threads of {name} at once\n", args.threads));
         let rondo = self.folder_of_user(Durability::Sync, output)?;
         // The first one opens the store.
-        runtime.block_on(run(from_script(&rondo, name, &args.input)?))?;
+        run(from_script(&rondo, name, &args.input)?).await?;
         let runs = (0..args.threads).map(|_| from_script(&rondo, name, &args.input).map(run));
         let runs = runs.collect::<Result<Vec<_>, _>>()?;
-        let elapsed = runtime.block_on(timed(async { futures_util::future::try_join_all(runs).await.map(drop) }))?;
-        runtime.block_on(rondo.close());
-        let at_once = float(args.threads) / elapsed.as_secs_f64();
+        let elapsed = timed(try_join_all(runs)).await?;
+        rondo.close().await;
+        let value = float(args.threads) / elapsed.as_secs_f64();
         let alone = times.first().map_or(0.0, |(_, times)| 1e6 / quantile_us(times, 0.5));
         let (name, reference) =
             (format!("{} threads at once, sync", args.threads), Some(("one after the other", alone)));
-        figures.push(Figure { name, value: at_once, unit: "threads/s", reference });
+        figures.push(Figure { name, value, unit: "threads/s", reference });
         Ok(figures)
     }
 
-    /// The folder and the settings of the user, with a new store.
     fn folder_of_user(&self, durability: Durability, output: &Output) -> Result<Rondo, Failure> {
         let store = self.folder()?.join("store");
         let flags = Flags { store: Some(store), durability: Some(durability), set: Vec::new() };
@@ -251,7 +225,6 @@ impl Bench<'_> {
         if durability == Durability::Memory { builder.in_memory() } else { builder }.open_now()
     }
 
-    /// An empty folder.
     fn folder(&self) -> Result<PathBuf, Failure> {
         Ok(tempfile::Builder::new().tempdir_in(self.place).map_err(output_file::failed(self.place))?.keep())
     }
@@ -295,14 +268,11 @@ impl Bench<'_> {
         let each = (steps / threads).max(MIN_STEPS);
         let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
         let runs = (0..threads).map(|_| two_roles(&rondo, each).map(run)).collect::<Result<Vec<_>, _>>()?;
-        let began = Instant::now();
-        futures_util::future::try_join_all(runs).await?;
-        let rate = float(threads * each) / began.elapsed().as_secs_f64();
+        let elapsed = timed(try_join_all(runs)).await?;
         rondo.close().await;
-        Ok(rate)
+        Ok(float(threads * each) / elapsed.as_secs_f64())
     }
 
-    /// The milliseconds of a thread with so many lanes, each with a visit.
     async fn lanes_ms(&self, lanes: u64) -> Result<f64, Failure> {
         let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
         let items = (0..lanes).map(|nth| Value::from(format!("{nth}: {BODY}"))).collect();
@@ -310,20 +280,16 @@ impl Bench<'_> {
         run_ms(&rondo, new).await
     }
 
-    /// The milliseconds of a thread of so many steps.
     async fn trunk_ms(&self, steps: u64) -> Result<f64, Failure> {
         let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
-        let new = two_roles(&rondo, steps)?;
-        run_ms(&rondo, new).await
+        run_ms(&rondo, two_roles(&rondo, steps)?).await
     }
 
-    /// Draws what a step costs against the number of steps, lanes and threads.
     async fn plots(&self, args: &BenchArgs, folder: &Path, output: &Output) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(output_file::failed(folder))?;
         let (mut by_steps, mut by_lanes, mut by_threads) = (Vec::new(), Vec::new(), Vec::new());
         for steps in sizes(args.steps) {
-            let [times, _] = self.steps(steps, Durability::Sync).await?;
-            by_steps.push((steps, quantile_us(&times, 0.5)));
+            by_steps.push((steps, quantile_us(&self.steps(steps, Durability::Sync).await?[0], 0.5)));
         }
         for lanes in sizes(args.lanes) {
             by_lanes.push((lanes, self.lanes_ms(lanes).await? * 1e3 / float(lanes)));
@@ -347,7 +313,6 @@ async fn run(new: NewRun) -> Result<(), Failure> {
     new.start().await?.end().await?.result().map(drop)
 }
 
-/// A run of the user's workflow with its script.
 fn from_script(rondo: &Rondo, name: &str, input: &InputArgs) -> Result<NewRun, Failure> {
     let new = rondo.workflow(name)?.offline();
     let workflow = &new.loaded().checked.workflow;
@@ -355,15 +320,15 @@ fn from_script(rondo: &Rondo, name: &str, input: &InputArgs) -> Result<NewRun, F
     Ok(input.into_iter().fold(new, |new, (name, value)| new.input(&name, value)))
 }
 
-async fn timed(work: impl Future<Output = Result<(), Failure>>) -> Result<Duration, Failure> {
+async fn timed<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<Duration, Failure> {
     let began = Instant::now();
-    work.await?;
+    Box::pin(work).await?;
     Ok(began.elapsed())
 }
 
 /// Runs a thread alone, and closes what it used.
 async fn run_ms(rondo: &Rondo, new: NewRun) -> Result<f64, Failure> {
-    let elapsed = timed(Box::pin(run(new))).await?;
+    let elapsed = timed(run(new)).await?;
     rondo.close().await;
     Ok(elapsed.as_secs_f64() * 1e3)
 }

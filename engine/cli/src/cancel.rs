@@ -3,7 +3,7 @@
 use rondo::core::Cancelled;
 use rondo::run::cancel as cancel_thread;
 
-use super::find_thread::find_thread_in;
+use super::find_thread::find_thread;
 use super::on::OnArgs;
 use super::runner::{Task, Writing, run_task};
 use super::store_access::existing_store_at;
@@ -23,7 +23,7 @@ pub struct CancelArgs {
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (rondo, store, durability) = args.store.trusted_on(&args.on, output)?;
-    let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
+    let (thread, _) = find_thread(existing_store_at(&store.folder)?.store.as_ref(), &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
         Box::pin(async move {

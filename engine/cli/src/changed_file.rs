@@ -31,10 +31,8 @@ pub(super) fn notice(
     }
     let told = format!("{file} was changed since this thread began, and the thread continues as it was");
     let Ok(now) = workflow::read(file.into()) else {
-        return Some(format!(
-            "{told}; the file has faults now, which `rondo validate {}` names\n",
-            shell_argument(file)
-        ));
+        let argument = shell_argument(file);
+        return Some(format!("{told}; the file has faults now, which `rondo validate {argument}` names\n"));
     };
     let (workflow, policy) = (now.checked.workflow, now.checked.policy);
     // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
@@ -54,8 +52,7 @@ pub(super) fn notice(
     };
     let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
     let request = ForkRequest { at: None, edited: Some(edited), answer: None };
-    let fork = format!("`rondo fork {thread} --with {}`", shell_argument(file));
-    let fork = completed(&fork);
+    let fork = completed(&format!("`rondo fork {thread} --with {}`", shell_argument(file))).into_owned();
     Some(match plan_fork(store, thread, &request) {
         Ok(plan) => {
             let plan = plan_text(thread, row, &plan, false).trim_end().replace('\n', "\n  ");

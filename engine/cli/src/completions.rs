@@ -15,6 +15,5 @@ pub struct CompletionsArgs {
 pub fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut super::CommandLine::command(), "rondo", &mut script);
-    output.write(&script)?;
-    Ok(Exit::Done)
+    output.write(&script).map(|()| Exit::Done)
 }

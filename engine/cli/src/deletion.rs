@@ -18,10 +18,9 @@ use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
 use super::stored_batch::{Line, encode};
-use super::threads::{Cells, begun_ms, cells, listed};
+use super::threads::{begun_ms, cells, listed};
 use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line};
 
-/// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
 
 /// About how many threads are deleted at once. A thread and its children are never parted.
@@ -31,10 +30,8 @@ const CHUNK: usize = 1000;
 /// in a small store.
 const LARGE_SHARE: u64 = 10;
 
-/// A store up to this size is small.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// How a deletion is confirmed.
 #[derive(Debug, Clone, clap::Args)]
 #[command(arg = json())]
 pub struct DeletionArgs {
@@ -48,7 +45,6 @@ pub struct DeletionArgs {
     pub(super) store: StoreArgs,
 }
 
-/// What was deleted, or would be.
 #[derive(Debug, Default)]
 pub struct Deleted {
     pub threads: BTreeSet<ThreadId>,
@@ -60,9 +56,6 @@ pub struct Deleted {
 
 impl Deleted {
     /// Gives the space back, where that costs little beside the deletion.
-    ///
-    /// # Errors
-    /// [`Code::StoreDamaged`] if the store is found damaged.
     pub fn give_back(self, output: &Output) -> Result<Exit, Failure> {
         let Some((store, durability)) = self.store else {
             output.tell("nothing was deleted\n");
@@ -101,7 +94,6 @@ struct Needs {
 }
 
 impl Deletion {
-    /// The deletion of the threads that are like that.
     pub fn of(view: StoreView, is_chosen: impl Fn(&DrivenThreads, &ThreadId, &Row) -> bool) -> Result<Self, Failure> {
         let (mut threads, mut needs, mut steps) = (BTreeSet::new(), BTreeMap::new(), 0_u64);
         for row in rows_after(view.store.as_ref(), None) {
@@ -110,22 +102,16 @@ impl Deletion {
             if is_chosen(&view.driven, &thread, &row) {
                 threads.insert(thread.clone());
             }
-            if row.base.is_some() || row.parent.is_some() {
-                let (base, parent) = (row.base.map(|base| base.thread), row.parent.map(|parent| parent.thread));
+            let (base, parent) = (row.base.map(|base| base.thread), row.parent.map(|parent| parent.thread));
+            if base.is_some() || parent.is_some() {
                 needs.insert(thread, Needs { base, parent });
             }
         }
         Ok(Self { view, threads, needs, steps })
     }
 
-    /// The thread whose visit started a thread.
     pub fn parent(&self, thread: &ThreadId) -> Option<&ThreadId> {
         self.needs.get(thread)?.parent.as_ref()
-    }
-
-    /// Adds the children of the threads and all below them, and with `with_forks` the forks.
-    pub fn add_what_needs_them(&mut self, with_forks: bool) {
-        self.threads = self.with_what_needs(self.threads.clone(), with_forks);
     }
 
     /// These threads, the children below them, and with `with_forks` the forks.
@@ -147,8 +133,7 @@ impl Deletion {
     /// The threads that stay and were forked from one of the threads, each with that thread.
     pub fn forks(&self) -> Vec<(&ThreadId, &ThreadId)> {
         let stays = self.needs.iter().filter(|(thread, _)| !self.threads.contains(*thread));
-        let found = stays.filter_map(|(fork, needs)| self.threads.get(needs.base.as_ref()?).map(|base| (fork, base)));
-        found.collect()
+        stays.filter_map(|(fork, needs)| Some((fork, self.threads.get(needs.base.as_ref()?)?))).collect()
     }
 
     /// Shows what is to be deleted, asks, and deletes it. `None` if that is declined.
@@ -163,10 +148,11 @@ impl Deletion {
         }
         let (mut lines, mut newest) = (Vec::new(), VecDeque::new());
         let (mut count, mut all_steps, mut all_bytes) = (0_u64, 0_u64, 0_u64);
+        let store = self.view.store.as_ref();
         for thread in &self.threads {
-            let Some(row) = self.view.store.row(thread)? else { continue };
-            let line = thread_line(self.view.store.as_ref(), &self.view.driven, thread, &row)?;
-            let (steps, size_bytes) = own(self.view.store.as_ref(), thread)?;
+            let Some(row) = store.row(thread)? else { continue };
+            let line = thread_line(store, &self.view.driven, thread, &row)?;
+            let (steps, size_bytes) = own(store, thread)?;
             (count, all_steps, all_bytes) = (count + 1, all_steps + steps, all_bytes + size_bytes);
             if output.is_json() {
                 lines.push((line, steps, size_bytes));
@@ -179,8 +165,10 @@ impl Deletion {
         }
         let all = format!("{} with {} ({})", plural(count, "thread"), plural(all_steps, "step"), size(all_bytes));
         if !output.is_json() {
-            show(&newest, count, output)?;
-            output.text(&format!("{all}\n"))?;
+            listed(|| newest.iter().rev().cloned().map(Ok), usize::MAX, &mut |text| output.text(text))?;
+            let older = count.saturating_sub(newest.len() as u64);
+            let older = if older > 0 { format!("and {older} older ones\n") } else { String::new() };
+            output.text(&format!("{older}{all}\n"))?;
         }
         if !args.dry_run && !args.yes {
             if !is_attended(output) {
@@ -254,22 +242,12 @@ fn own(store: &dyn Read, thread: &ThreadId) -> Result<(u64, u64), Failure> {
     let (mut steps, mut bytes) = (0, 0_u64);
     store.own_records(thread, 0..=u64::MAX, &mut |stored| {
         steps += 1;
-        bytes = bytes.saturating_add(u64::try_from(stored.bytes.len()).unwrap_or(u64::MAX));
+        bytes = bytes.saturating_add(stored.bytes.len() as u64);
         Ok(true)
     })?;
     Ok((steps, bytes))
 }
 
-/// Shows the newest threads as a table, newest first, and how many there are besides.
-fn show(newest: &VecDeque<Cells>, count: u64, output: &mut Output) -> Result<(), Failure> {
-    listed(|| newest.iter().rev().cloned().map(Ok), usize::MAX, &mut |text| output.text(text))?;
-    match count.saturating_sub(u64::try_from(newest.len()).unwrap_or(u64::MAX)) {
-        0 => Ok(()),
-        more => output.text(&format!("and {more} older ones\n")),
-    }
-}
-
-/// A line of a batch that has changed.
 type ChangedLine = (BatchId, u32, Vec<u8>);
 
 /// The lines of batches whose threads are deleted, by thread. Each says so from now on: resuming the batch must not run

@@ -22,7 +22,7 @@ pub struct DiffArgs {
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.a)?;
+    let (view, thread, row) = find_thread_in(args.store.copied()?.existing()?, &args.a)?;
     let store = view.store.as_ref();
     let (other, other_row) = find_thread(store, &args.b)?;
     let compared = Comparison::new(store, &view.driven, (&thread, &row), (&other, &other_row))?;
@@ -39,6 +39,5 @@ pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok(!output.is_closed())
     })?;
     let totals = compared.totals();
-    output.show_styled(&totals, || report.end(&totals))?;
-    Ok(Exit::Done)
+    output.show_styled(&totals, || report.end(&totals)).map(|()| Exit::Done)
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::consent::{ConsentRequest, is_plain_http};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{StoreView, is_trusted, view_store_at};
-use super::{Exit, Failure, Output, StoreArgs, json, local_servers, provider_trials, tooling};
+use super::{Exit, Failure, Output, StoreArgs, Style, json, local_servers, provider_trials, report, tooling};
 
 /// Show the settings in force and where each comes from
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,6 @@ pub(super) struct Finding {
     pub subject: String,
     /// The value in force, never a key.
     pub value: Option<String>,
-    /// Where it was set.
     pub from: Option<String>,
     /// Whether it prevents a run.
     pub is_fault: bool,
@@ -101,9 +100,11 @@ pub(super) fn table(findings: &[Finding]) -> String {
 }
 
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
-    let mut findings = vec![Finding::new("rondo", env!("BUILT_VERSION"))];
-    findings.push(Finding::path("your settings", settings.user_file.as_ref()));
-    findings.push(Finding::path("rondo.toml", settings.file.as_ref()));
+    let mut findings = vec![
+        Finding::new("rondo", env!("BUILT_VERSION")),
+        Finding::path("your settings", settings.user_file.as_ref()),
+        Finding::path("rondo.toml", settings.file.as_ref()),
+    ];
     let has_usable = settings.providers.values().any(Provider::is_usable);
     for (name, provider) in &settings.providers {
         let about = |what: &str| format!("provider.{name}.{what}");
@@ -119,12 +120,12 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         });
         findings.push(Finding::sourced(about("protocol"), provider.protocol.value.name(), &provider.protocol.from));
         let key = if provider.key.is_some() || provider.key_command.is_some() { "set" } else { "not set" };
-        let of_command = provider
-            .key_command
-            .as_ref()
-            .map(|command| format!("printed by {}", masked_words(&command.value).join(" ")));
+        let from = match &provider.key_command {
+            Some(command) => format!("printed by {}", masked_words(&command.value).join(" ")),
+            None => format!("${}", provider.key_env.value),
+        };
         findings.push(Finding {
-            from: of_command.or_else(|| Some(format!("${}", provider.key_env.value))),
+            from: Some(from),
             // One is enough, but what the settings name is to be used.
             is_fault: !provider.is_usable() && (!has_usable || provider.key_env.from != Origin::Default),
             ..Finding::new(about("key"), key)
@@ -132,15 +133,12 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(time("connect_timeout", &provider.connect_timeout_ms));
         findings.push(time("idle_timeout", &provider.idle_timeout_ms));
         findings.extend(provider.total_timeout_ms.as_ref().map(|total| time("total_timeout", total)));
-        let headers = provider.headers.keys().map(|name| (name, true, None));
-        let of_variables = provider
-            .headers_env
-            .iter()
-            .map(|(name, variable)| (name, provider.header_keys.contains_key(name), Some(format!("${variable}"))));
-        for (name, is_set, from) in headers.chain(of_variables) {
-            let shown = if is_set { "set" } else { "not set" };
-            let finding = Finding::new(about(&format!("headers.{name}")), shown);
-            findings.push(Finding { from, is_fault: !is_set, ..finding });
+        let headers = provider.headers.keys().map(|name| (name, None));
+        let of_variables = provider.headers_env.iter().map(|(name, variable)| (name, Some(format!("${variable}"))));
+        for (name, from) in headers.chain(of_variables) {
+            let is_fault = from.is_some() && !provider.header_keys.contains_key(name);
+            let finding = Finding::new(about(&format!("headers.{name}")), if is_fault { "not set" } else { "set" });
+            findings.push(Finding { from, is_fault, ..finding });
         }
         let format = &provider.response_format;
         findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
@@ -165,20 +163,17 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
             let dollars = price.dollars;
             let date = price.date.map_or_else(String::new, |date| format!(", of {date}"));
             let claim = if price.is_claim { ", for no limit on money: nobody agreed to it" } else { "" };
-            let (input, output) = (dollars.input, dollars.output);
-            let (cached, written) = (dollars.cached_input, dollars.cache_write);
+            let (input, cached, written) = (dollars.input, dollars.cached_input, dollars.cache_write);
+            let output = dollars.output;
             let figures = format!("{input} in, {cached} cached, {written} cache write, {output} out{date}{claim}");
             Finding { from: price.source, ..Finding::new(about("price"), figures) }
         }));
     }
-    if let Some(model) = &settings.default_model {
-        findings.push(Finding::sourced("model otherwise", model.value.clone(), &model.from));
-    }
+    let default = settings.default_model.as_ref();
+    findings.extend(default.map(|model| Finding::sourced("model otherwise", model.value.clone(), &model.from)));
     findings.extend(limits(settings));
     findings.extend(of_tools(settings));
-    for (name, program) in &settings.hooks {
-        findings.push(Finding::new(format!("hook.{name}"), masked_words(&program.argv).join(" ")));
-    }
+    findings.extend(settings.hooks.iter().map(|(name, hook)| program("hook", name, &hook.argv)));
     findings.push(Finding::sourced("store", settings.store.value.display().to_string(), &settings.store.from));
     let durability = match settings.durability.value {
         Durability::Sync => "sync: an acknowledged step survives power loss",
@@ -189,7 +184,10 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// What is trusted and why, and which settings are ignored.
+fn program(key: &str, name: &str, argv: &[String]) -> Finding {
+    Finding::new(format!("{key}.{name}"), masked_words(argv).join(" "))
+}
+
 fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(user) = files.user() {
@@ -197,35 +195,36 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
         findings.extend(user.faults.iter().map(|fault| Finding::fault("trust of your settings", fault.to_string())));
     }
     if let Some(project) = files.project() {
-        let (mark, consent) = match files.whole().and_then(|whole| ConsentRequest::of(files, &whole, None)) {
-            Err(failure) => (true, failure.to_string()),
+        let subject = "trust of rondo.toml";
+        findings.push(match files.whole().and_then(|whole| ConsentRequest::of(files, &whole, None)) {
+            Err(failure) => Finding::fault(subject, failure.to_string()),
             Ok(asked) if asked.settings.is_none() => {
-                (false, "nothing in it needs consent: all of it counts".to_owned())
+                Finding::new(subject, "nothing in it needs consent: all of it counts")
             }
-            Ok(asked) if asked.is_agreed() => (false, "you agreed to it as it is: all of it counts".to_owned()),
+            Ok(asked) if asked.is_agreed() => Finding::new(subject, "you agreed to it as it is: all of it counts"),
             Ok(asked) => {
-                let ignored: Vec<String> =
-                    asked.asks().iter().map(|ask| format!("{} {}", ask.kind, ask.name)).collect();
+                let ignored: Vec<_> = asked.asks().iter().map(|ask| format!("{} {}", ask.kind, ask.name)).collect();
+                let ignored = ignored.join(", ");
                 let why = if asked.changed().is_empty() { "nobody agreed" } else { "it changed since you agreed" };
-                (true, format!("{why}, so this is ignored: {}; `rondo trust` shows it", ignored.join(", ")))
+                Finding::fault(subject, format!("{why}, so this is ignored: {ignored}; `rondo trust` shows it"))
             }
-        };
-        findings.push(Finding { is_fault: mark, ..Finding::new("trust of rondo.toml", consent) });
-        findings.extend(project.faults.iter().map(|fault| Finding::fault("trust of rondo.toml", fault.to_string())));
+        });
+        findings.extend(project.faults.iter().map(|fault| Finding::fault(subject, fault.to_string())));
         findings.extend(ignored(&project.stated).into_iter().map(|what| Finding::fault("ignored in rondo.toml", what)));
     }
-    let (value, is_fault) = match folder::look(&settings.store.value) {
-        Ok(FolderState::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
+    let subject = "trust of the store";
+    findings.push(match folder::look(&settings.store.value) {
+        Ok(FolderState::Nothing) => Finding::new(subject, "not there yet; the one that the first run makes is yours"),
         Ok(FolderState::Store(signed)) => match is_trusted(signed, settings) {
-            Ok(true) => ("yours, by its tag".to_owned(), false),
-            Ok(false) => {
-                ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true)
-            }
-            Err(failure) => (failure.to_string(), true),
+            Ok(true) => Finding::new(subject, "yours, by its tag"),
+            Ok(false) => Finding::fault(
+                subject,
+                "not known as yours: it is read, and nothing runs over it; `rondo trust --store`",
+            ),
+            Err(failure) => Finding::fault(subject, failure.to_string()),
         },
-        Err(error) => (error.to_string(), true),
-    };
-    findings.push(Finding { is_fault, ..Finding::new("trust of the store", value) });
+        Err(error) => Finding::fault(subject, error.to_string()),
+    });
     let unsandboxed = settings.mcp.iter().filter(|(_, mcp)| mcp.command.is_some() && mcp.sandbox.is_none());
     findings.extend(unsandboxed.map(|(name, _)| {
         Finding::new(format!("mcp.{name} runs"), "outside every sandbox, with all rights that you have")
@@ -234,7 +233,6 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Tests which sandbox this system offers.
 fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
         return Ok(Finding::fault("sandbox", "off, by [grant] sandbox"));
@@ -243,7 +241,6 @@ fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     Ok(Finding { is_fault: sandbox.isolation.is_none(), ..Finding::new("sandbox", sandbox.to_string()) })
 }
 
-/// The declared tools and what they are granted.
 fn of_tools(settings: &Settings) -> Vec<Finding> {
     let grant = &settings.grant;
     let list = |list: Option<&Vec<String>>, default: &str| match list {
@@ -261,12 +258,7 @@ fn of_tools(settings: &Settings) -> Vec<Finding> {
     let rules = [("grant.deny", &grant.deny), ("grant.approve", &grant.approve)];
     let rules = rules.into_iter().filter(|(_, rules)| !rules.is_empty());
     findings.extend(rules.map(|(name, rules)| Finding::new(name, rules.join(", "))));
-    findings.extend(
-        settings
-            .tools
-            .iter()
-            .map(|(name, tool)| Finding::new(format!("tool.{name}"), masked_words(&tool.argv).join(" "))),
-    );
+    findings.extend(settings.tools.iter().map(|(name, tool)| program("tool", name, &tool.argv)));
     findings.extend(settings.mcp.iter().map(|(name, mcp)| Finding::new(format!("mcp.{name}"), mcp.place())));
     findings.push(Finding::path("trust records", settings.trust.as_ref()));
     findings.push(Finding::path("secret", settings.secret_file.as_ref()));
@@ -300,10 +292,7 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(None) => Finding::new("store state", "empty"),
         Ok(Some(Ok(threads))) => Finding::new("store state", format!("{threads} threads")),
         Ok(Some(Err(error))) => Finding::fault("store state", error.to_string()),
-        Err(failure) => {
-            let text = super::report::text(&failure, super::Style::PLAIN);
-            Finding::fault("store state", text.trim_end())
-        }
+        Err(failure) => Finding::fault("store state", report::text(&failure, Style::PLAIN).trim_end()),
     };
     vec![holder, state]
 }
@@ -318,12 +307,9 @@ fn of_system(store: &Path) -> Vec<Finding> {
         "system"
     };
     let system = format!("{} {}, {}, {libc} libc", std::env::consts::OS, release.trim(), std::env::consts::ARCH);
-    let mut findings = vec![Finding::new("system", system)];
     let nearest = store.ancestors().find(|folder| folder.exists());
-    if let Some(stat) = nearest.and_then(|folder| rustix::fs::statfs(folder).ok()) {
-        findings.push(file_system(&stat));
-    }
-    findings
+    let of_store = nearest.and_then(|folder| rustix::fs::statfs(folder).ok()).map(|stat| file_system(&stat));
+    [Finding::new("system", system)].into_iter().chain(of_store).collect()
 }
 
 /// The file system of the store: some do not honour a sync.

@@ -4,8 +4,6 @@
 //! The workflow really starts, over a store in memory, with models that note the request and stop the thread, and tools
 //! that do nothing.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -23,9 +21,10 @@ use rondo::protocol::message::Message;
 use rondo::protocol::object::{Dollars, Head, Usage};
 use rondo::protocol::workflow::{Checked, Limits, RoleKind, Workflow};
 use rondo::protocol::{Digest, Value, canonical};
-use rondo::settings::{SCRIPTED_MODEL, Settings};
+use rondo::settings::{SCRIPTED_MODEL, Settings, list_price};
 use rondo::store::MemoryStore;
 use rondo::tell::plural;
+use rondo::views::lines::who;
 use serde::Serialize;
 
 use super::messages::parts;
@@ -58,7 +57,6 @@ struct WorstCase {
     output_tokens: u64,
     /// US dollars without any prompt cache; `None` if a price is not known.
     cost_usd: Option<f64>,
-    /// Roles whose price is not known.
     unpriced: Vec<String>,
     /// Whether the figures are exact for the answers that were tried.
     exact: bool,
@@ -69,27 +67,19 @@ pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut 
     let worst = worst(checked, &new, run_spec.equipment.settings())?;
     let runtime = super::runtime()?;
     let (requests, stopped) = runtime.block_on(first_requests(new, run_spec))?;
-    if output.is_json() {
-        requests.iter().try_for_each(|request| output.line(request))?;
-        output.line(&worst)?;
-        return Ok(Exit::Done);
-    }
-    let mut text = String::new();
-    for request in &requests {
-        let FirstRequest { role, lane, digest, head, messages, prompt_tokens, .. } = request;
-        let who = rondo::views::lines::who(role, lane);
-        let _ = writeln!(text, "first request of {who}: {digest}, about {prompt_tokens} tokens");
-        let tools: Vec<&str> = head.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let _ = writeln!(text, "tools: {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") });
-        text.push_str(&parts(head, messages));
-        text.push('\n');
-    }
+    output.show_all(&requests, || requests.iter().map(request_text).collect())?;
     if let Some(stopped) = stopped.filter(|_| requests.is_empty()) {
-        let _ = writeln!(text, "no model is asked before {stopped}");
+        output.aside(&format!("no model is asked before {stopped}\n"))?;
     }
-    text.push_str(&worst_text(&worst));
-    output.text(&text)?;
-    Ok(Exit::Done)
+    output.show(&worst, || worst_text(&worst)).map(|()| Exit::Done)
+}
+
+fn request_text(request: &FirstRequest) -> String {
+    let FirstRequest { role, lane, digest, head, messages, prompt_tokens, .. } = request;
+    let tools: Vec<&str> = head.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+    let (who, parts) = (who(role, lane), parts(head, messages));
+    format!("first request of {who}: {digest}, about {prompt_tokens} tokens\ntools: {tools}\n{parts}\n")
 }
 
 /// The requests that would be sent first, and what would happen before any.
@@ -136,33 +126,31 @@ fn without_programs(workflow: &mut Workflow) {
 fn harmless(run_config: RunConfig, seen: &Arc<Mutex<Vec<FirstRequest>>>) -> Result<RunConfig, Failure> {
     let RunConfig { mut models, tools, children, mut imposed, .. } = run_config.clone();
     for model in models.0.values_mut() {
-        model.provider = Arc::new(Noting { seen: Arc::clone(seen) });
+        model.provider = Arc::new(Noting(Arc::clone(seen)));
     }
     imposed.retain(|hook| hook.kind != PROGRAM_HOOK);
     let mut pending = ToolSet::default();
     for (_, tool) in tools.iter() {
-        let clash = |clash: rondo::agent_kit::tool::Clash| Failure::new(Code::InternalFault, clash.to_string());
-        pending.add(Arc::new(Pending { tool: Arc::clone(tool) })).map_err(clash)?;
+        let added = pending.add(Arc::new(Pending(Arc::clone(tool))));
+        added.map_err(|clash| Failure::new(Code::InternalFault, clash.to_string()))?;
     }
     let children = children.into_iter().map(|(role, child)| Ok((role, harmless(child, seen)?)));
-    let children = children.collect::<Result<BTreeMap<_, _>, Failure>>()?;
+    let children = children.collect::<Result<_, Failure>>()?;
     Ok(RunConfig { models, tools: pending, script: None, imposed, children, ..run_config })
 }
 
 /// A model that notes the request and stops the thread.
-struct Noting {
-    seen: Arc<Mutex<Vec<FirstRequest>>>,
-}
+struct Noting(Arc<Mutex<Vec<FirstRequest>>>);
 
 impl Model for Noting {
     fn complete<'a>(&'a self, call: &'a ModelCall, _deltas: &'a dyn Deltas) -> Completion<'a> {
         let messages: Vec<Message> = call.conversation.messages().into_iter().cloned().collect();
         let bytes = canonical::to_bytes(&(&*call.head, &messages)).map_or(0, |bytes| bytes.len());
-        self.seen.lock().push(FirstRequest {
+        self.0.lock().push(FirstRequest {
             event: "request",
             role: call.site.role.clone(),
             lane: call.site.lane.clone(),
-            prompt_tokens: u64::try_from(bytes / BYTES_A_TOKEN).unwrap_or(u64::MAX),
+            prompt_tokens: (bytes / BYTES_A_TOKEN) as u64,
             digest: call.request(),
             head: Head::clone(&call.head),
             messages,
@@ -173,17 +161,15 @@ impl Model for Noting {
 }
 
 /// A tool that looks like another and never ends, because what follows from its result is not known.
-struct Pending {
-    tool: Arc<dyn Tool>,
-}
+struct Pending(Arc<dyn Tool>);
 
 impl Tool for Pending {
     fn spec(&self) -> &Spec {
-        self.tool.spec()
+        self.0.spec()
     }
 
     fn effect(&self, arguments: &Value) -> Effect {
-        self.tool.effect(arguments)
+        self.0.effect(arguments)
     }
 
     fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
@@ -222,8 +208,7 @@ fn money((workflow, path): (&Workflow, &str), worst: &Worst, settings: &Settings
         }
         let Some(model) = role.kind.model() else { continue };
         let resolved = settings.model(&model.model, workflow.models.get(&model.model), Some(SCRIPTED_MODEL)).ok();
-        let price =
-            resolved.and_then(|resolved| resolved.price.or_else(|| rondo::settings::list_price(&resolved.model)));
+        let price = resolved.and_then(|resolved| resolved.price.or_else(|| list_price(&resolved.model)));
         let (prompt_tokens, output_tokens) = (spent.prompt_tokens, spent.output_tokens);
         match price {
             Some(price) => cost_usd += price.dollars.of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),
@@ -236,19 +221,17 @@ fn money((workflow, path): (&Workflow, &str), worst: &Worst, settings: &Settings
 fn worst_text(worst: &WorstCase) -> String {
     let WorstCase { steps, prompt_tokens, output_tokens, cost_usd, unpriced, exact, limits, .. } = worst;
     let least = if *exact { "" } else { "at least " };
-    let mut text = format!(
-        "worst case without repairs and tool rounds: {least}{}, about {prompt_tokens} prompt tokens and \
-         {output_tokens} output tokens",
-        plural(*steps, "step")
-    );
-    if let Some(cost) = cost_usd {
-        let _ = writeln!(text, ", {} if no prompt cache hits", Dollars(*cost));
-    } else {
-        let _ = writeln!(text, "; the price is not known for {}", unpriced.join(", "));
-    }
+    let cost = match cost_usd {
+        Some(cost) => format!(", {} if no prompt cache hits", Dollars(*cost)),
+        None => format!("; the price is not known for {}", unpriced.join(", ")),
+    };
     let mut most = vec![format!("{} steps", limits.steps)];
     most.extend(limits.tokens.map(|tokens| format!("{tokens} tokens")));
     most.extend(limits.cost_usd.map(|cost| format!("${cost}")));
-    let _ = writeln!(text, "limits: {}; `--limit` sets them for one run", most.join(", "));
-    text
+    format!(
+        "worst case without repairs and tool rounds: {least}{}, about {prompt_tokens} prompt tokens and \
+         {output_tokens} output tokens{cost}\nlimits: {}; `--limit` sets them for one run\n",
+        plural(*steps, "step"),
+        most.join(", ")
+    )
 }

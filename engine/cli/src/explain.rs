@@ -10,7 +10,6 @@ use reference::{PAGES, Row};
 
 use super::{Exit, Failure, Output, Style};
 
-/// How many names are suggested for one that is not known.
 const MAX_SUGGESTED: usize = 5;
 
 /// How many characters two names must begin with for one to suggest the other.
@@ -28,8 +27,7 @@ pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure>
     let style = Style::stdout();
     let topic = args.topic.join(" ");
     let text = if topic.is_empty() { contents() } else { explained(&topic, style)? };
-    output.text(&text)?;
-    Ok(Exit::Done)
+    output.text(&text).map(|()| Exit::Done)
 }
 
 fn contents() -> String {
@@ -69,15 +67,12 @@ fn unknown(topic: &str, rows: &[Row]) -> Failure {
         .chain(rows.iter().flat_map(|row| row.names.iter().copied()))
         .chain(PAGES.iter().flat_map(reference::Page::headings).map(|heading| heading.title))
         .collect();
-    let near = suggested(topic, &names);
-    match near.split_last() {
-        None => failure.with_hint("`rondo explain` lists all pages and codes"),
-        Some((last, others)) => {
-            let or = if others.is_empty() { "" } else { ", or " };
-            let meant = format!("{}{or}{last}", others.join(", "));
-            failure.with_hint(format!("did you mean {meant}? `rondo explain` lists all pages and codes"))
-        }
-    }
+    let meant = match suggested(topic, &names).as_slice() {
+        [] => String::new(),
+        [only] => format!("did you mean {only}? "),
+        [others @ .., last] => format!("did you mean {}, or {last}? ", others.join(", ")),
+    };
+    failure.with_hint(format!("{meant}`rondo explain` lists all pages and codes"))
 }
 
 /// The names that begin like the topic or contain it, and the one that is spelt most like it.

@@ -13,7 +13,6 @@ use super::find_thread::find_thread;
 use super::store_access::{existing_store_at, seal_of};
 use super::{Exit, Failure, Output, ReadArgs, settings_files};
 
-/// How many bytes are written to stdout at a time.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// Write threads as JSON Lines, with everything that `rondo import` takes
@@ -34,7 +33,7 @@ pub struct ExportArgs {
 }
 
 pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings_files::settings(&args.store.flags()?)?;
+    let settings = settings_files::settings(&args.store.copied()?.flags())?;
     let seal = seal_of(&settings)?;
     let view = existing_store_at(&settings.store.value)?;
     let store = view.store.as_ref();
@@ -47,24 +46,22 @@ pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
     // It gets its name when it is whole.
     let mut file = args.output.as_deref().map(begin).transpose()?;
     let mut waiting = Vec::with_capacity(WRITE_BYTES);
+    let mut write = |waiting: &mut Vec<u8>| {
+        match &mut file {
+            Some((path, file)) => file.write_all(waiting).map_err(|error| unwritten(path, &error))?,
+            None => output.write(waiting)?,
+        }
+        waiting.clear();
+        Ok::<_, Failure>(!output.is_closed())
+    };
     upkeep::export(store, &chosen, seal.as_ref(), &mut |line| {
         waiting.extend_from_slice(line);
-        if waiting.len() >= WRITE_BYTES {
-            match &mut file {
-                Some((path, file)) => file.write_all(&waiting).map_err(|error| unwritten(path, &error))?,
-                None => output.write(&waiting)?,
-            }
-            waiting.clear();
-        }
-        Ok(!output.is_closed())
+        if waiting.len() < WRITE_BYTES { Ok(true) } else { write(&mut waiting) }
     })?;
-    match file {
-        Some((path, mut file)) => {
-            let written = file.write_all(&waiting).and_then(|()| file.as_file().sync_all());
-            written.map_err(|error| unwritten(path, &error))?;
-            file.persist_noclobber(path).map_err(|failed| unwritten(path, &failed.error))?;
-        }
-        None => output.write(&waiting)?,
+    write(&mut waiting)?;
+    if let Some((path, file)) = file {
+        file.as_file().sync_all().map_err(|error| unwritten(path, &error))?;
+        file.persist_noclobber(path).map_err(|failed| unwritten(path, &failed.error))?;
     }
     Ok(Exit::Done)
 }

@@ -16,13 +16,11 @@ use super::signals::Signals;
 use super::store_access::{StoreView, view_store_again};
 use super::{Exit, Failure};
 
-/// The time between two looks at the store.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// How many looks in a row may fail: files change while one holder of the store follows another.
 const MAX_FAILURES: u32 = 4;
 
-/// Looks at a thread again and again, until a signal.
 pub struct Follower {
     folder: PathBuf,
     thread: ThreadId,
@@ -33,10 +31,7 @@ pub struct Follower {
 impl Follower {
     pub fn new(folder: PathBuf, thread: ThreadId) -> Result<Self, Failure> {
         let runtime = super::runtime()?;
-        let signals = {
-            let _entered = runtime.enter();
-            Signals::listen("")?
-        };
+        let signals = runtime.block_on(async { Signals::listen("") })?;
         Ok(Self { folder, thread, signals, runtime })
     }
 
@@ -50,22 +45,15 @@ impl Follower {
         let mut failures = 0;
         loop {
             self.runtime.block_on(async {
-                tokio::select! {
-                    () = tokio::time::sleep(INTERVAL) => {}
-                    () = self.signals.stop.cancelled() => {}
-                }
+                let _ = tokio::time::timeout(INTERVAL, self.signals.stop.cancelled()).await;
             });
             if self.exit().is_some() {
                 return Ok(None);
             }
+            failures += 1;
             match look(&self.folder, &self.thread) {
-                Ok(found) => return Ok(Some(found)),
-                Err(failure) => {
-                    failures += 1;
-                    if failures >= MAX_FAILURES {
-                        return Err(failure);
-                    }
-                }
+                Err(_) if failures < MAX_FAILURES => {}
+                looked => return looked.map(Some),
             }
         }
     }

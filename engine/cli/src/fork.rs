@@ -1,6 +1,5 @@
 //! `rondo fork`: a new thread that shares the first steps of another one and continues from there.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use rondo::core::conversation::rebuild;
@@ -73,10 +72,10 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok((thread, row, request, plan))
     };
     if args.dry_run {
-        let view = ReadArgs { store: args.run.store.clone(), on: args.run.on.clone() }.existing()?;
+        let view = ReadArgs { store: args.run.store.clone(), on: args.run.on.clone() }.copied()?.existing()?;
         let (thread, row, request, plan) = planned(view.store.as_ref())?;
-        output.show(&fork_line(&thread, &plan), || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
-        return Ok(Exit::Done);
+        let text = || plan_text(&thread, &row, &plan, request.answer.is_some());
+        return output.show(&fork_line(&thread, &plan), text).map(|()| Exit::Done);
     }
     let mut meant = None;
     let find = |store: &dyn Read| {
@@ -106,7 +105,6 @@ async fn fork_thread(
     resume_thread(context, fork, run_spec).await
 }
 
-/// The number of the step that a word names.
 fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u64, Failure> {
     let unclear = |what: String| Failure::new(Code::ForkUnclear, format!("--at {word}: {what}"));
     if word == "last" {
@@ -134,37 +132,28 @@ fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u6
 
 /// What a fork would share, change and run again, in words.
 pub(super) fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answered: bool) -> String {
-    let mut text = match plan.at {
+    let shared = match plan.at {
         0 => format!("nothing of thread {thread} would be shared\n"),
         at if at == row.seq => format!("all {} of thread {thread} would be shared\n", plural(at, "step")),
         at => format!("steps 1 to {at} of thread {thread} would be shared\n"),
     };
-    match &plan.changed {
+    let changed = match &plan.changed {
         Some(step) => {
+            let (seq, visit, why) = (step.seq, step.visit.visit, &step.why);
             let who = step.visit.lane.role_in_lane(&step.visit.role);
-            let _ = writeln!(
-                text,
-                "step {} ({who}, visit {}) would have been different: {}",
-                step.seq, step.visit.visit, step.why
-            );
+            format!("step {seq} ({who}, visit {visit}) would have been different: {why}\n")
         }
-        None if is_answered => {
-            let _ = writeln!(text, "step {} would have the given answer", plan.at + 1);
-        }
-        None => text.push_str("no step so far would have been different\n"),
-    }
+        None if is_answered => format!("step {} would have the given answer\n", plan.at + 1),
+        None => "no step so far would have been different\n".to_owned(),
+    };
     let again = &plan.again;
-    if again.steps > 0 {
-        let tokens = again.usage.map_or_else(String::new, |usage| {
-            format!(", {} prompt and {} output tokens", usage.prompt_tokens, usage.output_tokens)
-        });
-        let cost = cost_text(again.cost).map_or_else(String::new, |cost| format!(", {cost}"));
-        let _ = writeln!(
-            text,
-            "{} would run again; the last time they took {}{tokens}{cost}",
-            plural(again.steps, "step"),
-            plural(again.model_calls, "model call")
-        );
+    if again.steps == 0 {
+        return shared + &changed;
     }
-    text
+    let tokens = again.usage.map_or_else(String::new, |usage| {
+        format!(", {} prompt and {} output tokens", usage.prompt_tokens, usage.output_tokens)
+    });
+    let cost = cost_text(again.cost).map_or_else(String::new, |cost| format!(", {cost}"));
+    let (steps, calls) = (plural(again.steps, "step"), plural(again.model_calls, "model call"));
+    format!("{shared}{changed}{steps} would run again; the last time they took {calls}{tokens}{cost}\n")
 }

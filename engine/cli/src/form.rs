@@ -1,6 +1,5 @@
 //! A form on the terminal: a status, then its fields one by one, then the body.
 
-use std::fmt::Write as _;
 use std::process::Command;
 
 use rondo::core::shown_call::ShownCall;
@@ -23,20 +22,14 @@ pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {
     if let Some(call) = ShownCall::of_form(&open.form) {
         return approval(&who, &call);
     }
-    let mut shown = format!("\n{who} asks:\n");
     let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default();
-    for line in printable(prompt).lines() {
-        let _ = writeln!(shown, "    {line}");
-    }
-    tell(&shown);
+    let indented = |line: &str| format!("    {line}\n");
+    tell(&format!("\n{who} asks:\n{}", printable(prompt).lines().map(indented).collect::<String>()));
     let (status, declared) = status(role)?;
-    let mut fields = Vec::new();
-    for (name, field) in declared {
-        if let Some(value) = value(name, field).ok()? {
-            fields.push((name.as_str(), value));
-        }
-    }
-    let fields = fields.into_iter().collect();
+    let fields = declared
+        .iter()
+        .filter_map(|(name, field)| value(name, field).map(|value| Some((name.as_str(), value?))).transpose());
+    let fields = fields.collect::<Result<_, Later>>().ok()?;
     Some(PersonSaid::Form(FilledForm { status: status.clone(), fields, body: body()? }))
 }
 
@@ -60,18 +53,14 @@ fn status(role: &Role) -> Option<&(Status, Vec<(FieldName, Field)>)> {
     if let [only] = role.output.as_slice() {
         return Some(only);
     }
-    let mut menu = String::new();
-    for (number, (status, _)) in (1..).zip(&role.output) {
-        let _ = writeln!(menu, "  {number}  {status}");
-    }
     let names: Vec<&str> = role.output.iter().map(|(status, _)| status.as_str()).collect();
-    let at = choice(&menu, "status", &names)?;
-    role.output.get(at)
+    role.output.get(choice("status", &names)?)
 }
 
 /// The index of the chosen name; `None` if there is no answer.
-fn choice(menu: &str, of: &str, names: &[&str]) -> Option<usize> {
-    tell(menu);
+fn choice(of: &str, names: &[&str]) -> Option<usize> {
+    let item = |(number, name): (usize, &&str)| format!("  {number}  {name}\n");
+    tell(&(1..).zip(names).map(item).collect::<String>());
     loop {
         let line = line(&format!("{of} (a number or name, empty to answer later): "))?;
         let by_number = line.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -98,11 +87,7 @@ fn value(name: &FieldName, field: &Field) -> Result<Option<Value>, Later> {
         _ => Vec::new(),
     };
     if !options.is_empty() && !field.optional {
-        let mut menu = String::new();
-        for (number, option) in (1..).zip(&options) {
-            let _ = writeln!(menu, "  {number}  {}", printable(option));
-        }
-        let at = choice(&menu, name.as_str(), &options).ok_or(Later)?;
+        let at = choice(name.as_str(), &options).ok_or(Later)?;
         return Ok(options.get(at).map(|option| Value::from(*option)));
     }
     let of_texts = field.schema.get("items").and_then(|items| items.get("type")).and_then(Value::as_str);

@@ -9,7 +9,7 @@ use rondo::upkeep::{self, SavedExamination};
 
 use super::threads::age;
 use super::upkeep_bar::with_bar;
-use super::{Exit, Failure, Output, StoreArgs, json, settings_files};
+use super::{Exit, Failure, Output, StoreArgs, json, settings_files, some};
 
 /// How many threads a fault names in text; `--json` names all.
 const MAX_NAMED: usize = 5;
@@ -32,7 +32,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
     match &saved {
         Some(saved) if args.restart => saved.remove(),
         Some(saved) if let Some(interrupted) = saved.age() => {
-            let ago = age(u64::try_from(interrupted.as_millis()).unwrap_or(u64::MAX));
+            let ago = age(interrupted.as_secs().saturating_mul(1000));
             tell(&format!(
                 "continues from where an examination was interrupted {ago} ago, if nothing was written since; --restart \
                  examines everything\n"
@@ -55,33 +55,24 @@ fn fault_text(fault: &Fault, are_all_whole: bool) -> String {
     let threads = match fault.threads.len() {
         0 if are_all_whole => "all threads are whole".to_owned(),
         0 => "it is not known to touch a thread".to_owned(),
-        _ => format!("it touches {}", named(fault.threads.iter())),
+        _ => format!("it touches {}", some(fault.threads.iter().map(ThreadId::as_str), MAX_NAMED)),
     };
-    let object = fault.object.map(|object| object.to_string());
-    let object =
-        object.filter(|object| !fault.what.contains(object)).map_or_else(String::new, |object| format!(" ({object})"));
+    let object = fault.object.map(|object| object.to_string()).filter(|object| !fault.what.contains(object));
+    let object = object.map_or_else(String::new, |object| format!(" ({object})"));
     format!("{}: {}{object}\n  {threads}\n", fault.code, fault.what)
-}
-
-fn named<'a>(threads: impl ExactSizeIterator<Item = &'a ThreadId>) -> String {
-    let more = threads.len().saturating_sub(MAX_NAMED);
-    let named: Vec<&str> = threads.take(MAX_NAMED).map(ThreadId::as_str).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", named.join(", "))
 }
 
 /// What is proven, and what to do about the rest.
 fn sum(folder: &Path, examination: &Examination) -> String {
     let Examination { faults, threads, whole_threads, steps, objects, bytes, .. } = examination;
-    let count = |faults: usize| plural(u64::try_from(faults).unwrap_or(u64::MAX), "fault");
     let read = format!("{} and {} proven, {} read", plural(*steps, "step"), plural(*objects, "object"), size(*bytes));
-    let shown = folder.display();
+    let (shown, threads) = (folder.display(), plural(*threads, "thread"));
     if faults.is_empty() {
-        return format!("{shown} is whole: {}, {read}\n", plural(*threads, "thread"));
+        return format!("{shown} is whole: {threads}, {read}\n");
     }
+    let faults = plural(faults.len() as u64, "fault");
     format!(
-        "{shown} is damaged: {}; {whole_threads} of {} whole, {read}\n  `rondo repair` makes a whole store from the rest\n",
-        count(faults.len()),
-        plural(*threads, "thread")
+        "{shown} is damaged: {faults}; {whole_threads} of {threads} whole, {read}\n  \
+         `rondo repair` makes a whole store from the rest\n"
     )
 }

@@ -25,27 +25,25 @@ pub struct GcArgs {
 
 pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     let GcArgs { older_than, keep, deletion } = args;
-    let deleted = if older_than.is_some() || keep.is_some() {
-        match prune::delete_old(&PruneArgs::of_ended(*older_than, *keep, deletion), output)? {
-            Some(deleted) => deleted,
-            None => return Ok(Exit::Done),
-        }
-    } else {
-        Deleted::default()
-    };
+    let mut deleted = Deleted::default();
+    if older_than.is_some() || keep.is_some() {
+        let old = prune::delete_old(&PruneArgs::of_ended(*older_than, *keep, deletion), output)?;
+        let Some(old) = old else { return Ok(Exit::Done) };
+        deleted = old;
+    }
     let (garbage, before, after) = if deletion.dry_run {
         let folder = deletion.store.folder()?;
         deletion.store.existing()?;
         let (garbage, usage) = with_bar(|progress| upkeep::garbage(&folder, &deleted.threads, progress))?;
         (garbage, usage, None)
     } else {
-        let (store, durability) = deleted.store.map_or_else(
-            || {
-                deletion.store.existing()?;
-                deletion.store.trusted(output).map(|(_, store, durability)| (store, durability))
-            },
-            Ok,
-        )?;
+        let (store, durability) = if let Some(written) = deleted.store {
+            written
+        } else {
+            deletion.store.existing()?;
+            let (_, store, durability) = deletion.store.trusted(output)?;
+            (store, durability)
+        };
         let Collected { garbage, before, after } = collect(store, durability)?;
         (garbage, before, Some(after.bytes))
     };
@@ -60,9 +58,8 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         deleted: !deletion.dry_run,
     );
     output.show(&line, || {
-        let bytes = size(garbage.size_bytes);
+        let (bytes, took) = (size(garbage.size_bytes), size(before.bytes));
         let objects = format!("{} that no thread needs ({bytes})", plural(garbage.count(), "object"));
-        let took = size(before.bytes);
         match after {
             None => format!("{objects} would be deleted; the store takes {took}\n"),
             Some(after) => format!("deleted {objects}; the store took {took} and takes {}\n", size(after)),
@@ -76,7 +73,6 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Collects the garbage of a store, with a progress bar.
 pub(super) fn collect(store: TrustedStore, durability: Durability) -> Result<Collected, Failure> {
     let runtime = super::runtime()?;
     with_bar(|progress| runtime.block_on(upkeep::gc(store, durability, progress)))

@@ -31,15 +31,12 @@ const FORMATS: [(&str, Format); 4] =
 /// Endings of files with pixels, which are not drawn.
 const PIXELS: [&str; 6] = ["gif", "jpeg", "jpg", "pdf", "png", "webp"];
 
-/// The format that the ending of a file's name stands for.
 fn of_ending(file: &Path) -> Result<Format, Failure> {
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if PIXELS.contains(&ending.to_ascii_lowercase().as_str()) {
         let message = format!("{}: a picture is drawn as Mermaid, DOT, JSON or SVG", file.display());
-        let hint = format!(
-            "write `-o {}`, which browsers show and image programs convert",
-            file.with_extension("svg").display()
-        );
+        let svg = file.with_extension("svg");
+        let hint = format!("write `-o {}`, which browsers show and image programs convert", svg.display());
         return Err(output_file::refused(message).with_hint(hint));
     }
     Ok(match ending {
@@ -58,8 +55,7 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
         (None, Some(file)) => of_ending(file)?,
         (None, None) => Format::Mermaid,
     };
-    let loaded = workflow::load(&args.workflow, &working_folder()?)?;
-    let checked = &loaded.checked;
+    let checked = workflow::load(&args.workflow, &working_folder()?)?.checked;
     let settings = settings(&Flags::default())?;
     let drawn = draw((&checked.workflow, &checked.policy), &settings, format, args.hooks)?;
     match &args.output {

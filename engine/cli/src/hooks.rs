@@ -11,7 +11,7 @@ use rondo::core::conversation::rebuild;
 use rondo::core::env::Env;
 use rondo::core::grant::Grants;
 use rondo::core::hook::{
-    Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
+    Action, Argument, Flag, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
 use rondo::core::local::origin;
 use rondo::core::thread::Origin;
@@ -30,7 +30,6 @@ use super::runner::{Task, Writing, run_task};
 use super::store_access::{existing_store_at, secret, trusted_store};
 use super::{Exit, Failure, Output, working_folder};
 
-/// The argument that names an action's thread.
 const THREAD: &str = "thread";
 const STORE: &str = "store";
 const TRUST: &str = "trust";
@@ -41,7 +40,6 @@ const WITH_FLAGS: [&str; 4] = ["run", "resume", "answer", "fork"];
 /// The verb whose calls must all reach their ports.
 const REACHING: &str = "record";
 
-/// Adds the verbs and flags of the registry's hook kinds to the command line.
 pub fn mount(mut command: Command, registry: &Registry) -> Command {
     for flag in registry.kinds().flat_map(|kind| kind.flags()) {
         for verb in WITH_FLAGS {
@@ -97,25 +95,19 @@ fn with_action(mut verb: Command, action: &Action) -> Command {
 /// The flags of kinds given to `run` or `resume`, or those that make every call of `record` reach its port.
 pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, String> {
     let flags = registry.kinds().flat_map(|kind| kind.flags());
-    match matches.subcommand() {
-        Some((verb, given)) if WITH_FLAGS.contains(&verb) => {
-            let value = |name: &str| given.get_one::<String>(name).cloned();
-            flags.filter_map(|flag| Some((flag.name.to_owned(), value(flag.name)?))).collect()
-        }
-        Some((REACHING, _)) => {
-            flags.filter_map(|flag| Some((flag.name.to_owned(), flag.reaching?.to_owned()))).collect()
-        }
-        _ => BTreeMap::new(),
-    }
+    let value = |flag: &Flag| match matches.subcommand()? {
+        (verb, given) if WITH_FLAGS.contains(&verb) => given.get_one::<String>(flag.name).cloned(),
+        (REACHING, _) => flag.reaching.map(str::to_owned),
+        _ => None,
+    };
+    flags.filter_map(|flag| Some((flag.name.to_owned(), value(&flag)?))).collect()
 }
 
-/// A call of a hook kind's verb.
 pub struct Called {
     verb: String,
     action: String,
     asked: subcommand::Arguments,
     store: Option<std::path::PathBuf>,
-    /// Whether everything is consented to for this run.
     trust: bool,
 }
 
@@ -135,15 +127,13 @@ pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
     })
 }
 
-/// The actions of a verb, with their kinds.
-fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
-    let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.subcommands().into_iter().map(move |verb| (kind, verb));
-    let verb = verb.to_owned();
-    registry
-        .kinds()
-        .flat_map(of_kind)
-        .filter(move |(_, known)| known.name == verb)
-        .flat_map(|(kind, known)| known.actions.into_iter().map(move |action| (kind, action)))
+fn actions<'r>(registry: &'r Registry, verb: &'r str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
+    let of_kind = move |kind: &'r Arc<dyn HookKind>| {
+        let verbs = kind.subcommands().into_iter().filter(|known| known.name == verb);
+        let actions: Vec<Action> = verbs.flat_map(|known| known.actions).collect();
+        actions.into_iter().map(move |action| (kind, action))
+    };
+    registry.kinds().flat_map(of_kind)
 }
 
 /// The action by which kinds learn the answers of a thread.
@@ -173,14 +163,12 @@ pub fn learn(
 }
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
-    let trust = called.trust;
+    let Called { verb, action, mut asked, store, trust } = called;
     let by = consent_by(trust, output);
-    let rondo = super::rondo(&Flags { store: called.store, ..Flags::default() }, by, None)?;
+    let rondo = super::rondo(&Flags { store, ..Flags::default() }, by, None)?;
     let settings = rondo.operator().files.in_force()?;
-    let (verb, action, mut asked) = (called.verb, called.action, called.asked);
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
-    let store = settings.store.value.clone();
-    let view = existing_store_at(&store)?;
+    let view = existing_store_at(&settings.store.value)?;
     if !changes {
         let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings)?);
         let context = |kind: &str| StoreContext {
@@ -190,8 +178,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             replaying: None,
         };
         let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, context))?;
-        output.said(&said)?;
-        return Ok(Exit::Done);
+        return output.said(&said).map(|()| Exit::Done);
     }
     let durability = settings.durability.value;
     rondo.operator().files.refuse_unsafe()?;
@@ -280,7 +267,6 @@ fn has_hook(
     Ok(registry.nodes(&workflow, &policy, &[]).iter().any(|node| node.hook.kind == kind))
 }
 
-/// Gives a verb access to the open store.
 struct StoreContext<'a> {
     space: KeySpace,
     store: &'a dyn Read,

@@ -16,8 +16,7 @@ use super::{Failure, Output};
 
 /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
 pub fn totals_text(totals: &InFlightTotals) -> String {
-    let spending = Spending { usage: totals.usage, cost: totals.cost };
-    format!("{}{}", calls_text(totals), spending_text(&spending))
+    calls_text(totals) + &spending_text(&Spending { usage: totals.usage, cost: totals.cost })
 }
 
 /// The same in one column of a table, whose cells may lose their ends.
@@ -27,12 +26,10 @@ pub fn totals_cell(totals: &InFlightTotals) -> String {
 }
 
 fn calls_text(totals: &InFlightTotals) -> String {
-    let refused = if totals.refused > 0 { format!(", {} refused", totals.refused) } else { String::new() };
-    let tools = match totals.tool_calls {
-        0 => String::new(),
-        calls => format!(", {}", plural(calls, "tool call")),
-    };
-    format!("{}{refused}{tools}", plural(totals.model_calls, "call"))
+    let mut words = vec![plural(totals.model_calls, "call")];
+    words.extend((totals.refused > 0).then(|| format!("{} refused", totals.refused)));
+    words.extend((totals.tool_calls > 0).then(|| plural(totals.tool_calls, "tool call")));
+    words.join(", ")
 }
 
 pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mut Output) -> Result<(), Failure> {
@@ -44,17 +41,14 @@ pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mu
 
 fn visit_text(visit: &VisitInFlight, totals: Option<&InFlightTotals>) -> String {
     let VisitInFlight { role, visit: number, lane, child, calls } = visit;
-    let mut text = String::from("\n  -. ");
-    match role {
-        Some(role) => text.push_str(&who(role, lane)),
-        None if lane.is_trunk() => text.push_str("a step"),
-        None => text.push_str(lane.as_str()),
-    }
-    if let Some(number) = number {
-        let _ = write!(text, ", visit {number}");
-    }
+    let who = match role {
+        Some(role) => who(role, lane),
+        None if lane.is_trunk() => "a step".to_owned(),
+        None => lane.to_string(),
+    };
+    let number = number.map_or_else(String::new, |number| format!(", visit {number}"));
     let figures = totals.map_or_else(String::new, |totals| format!(", {}", totals_text(totals)));
-    let _ = writeln!(text, ": not committed{figures}");
+    let mut text = format!("\n  -. {who}{number}: not committed{figures}\n");
     if let Some(child) = child {
         let _ = writeln!(text, "     thread {child}");
     }

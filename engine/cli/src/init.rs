@@ -33,7 +33,6 @@ const WORKFLOW: &str = "workflow.yaml";
 /// Where the snapshots of a workflow's tests stand: too many files to name each.
 const SNAPSHOTS: &str = "tests/snapshots/";
 
-/// The files, by path in the folder.
 pub(super) const FILES: [(&str, &str); 5] = [
     (WORKFLOW, include_str!("init/workflow.yaml")),
     ("script.yaml", include_str!("init/script.yaml")),
@@ -48,24 +47,20 @@ const SCHEMA_LINE: &str = "# yaml-language-server: $schema=./workflow.schema.jso
 /// A workflow that ships with rondo, as it stands in `folder`: with the line for editors, and with the commands of its
 /// first comment naming that folder.
 fn copied(name: &str, text: &str, folder: &Path) -> String {
-    let folder = shell_argument(&folder.to_string_lossy()).into_owned();
-    let comment_end = text.find("\nrondo:").unwrap_or(0);
-    let (comment, rest) = text.split_at(comment_end);
+    let folder = argument(folder);
+    let (comment, rest) = text.split_at(text.find("\nrondo:").unwrap_or(0));
     let comment = comment
         .replace(&format!("workflows/{name}"), &folder)
         .replace(&format!("rondo run {name} "), &format!("rondo run {folder} "));
     format!("{SCHEMA_LINE}{comment}{rest}")
 }
 
-/// The files of a workflow that ships with rondo, to be written into `folder`.
 fn template(name: &str, folder: &Path) -> Result<Vec<(&'static str, Cow<'static, str>)>, Failure> {
     if !shipped::names().any(|known| known == name) {
         let shown: String = name.chars().take(40).collect();
         let failure = output_file::refused(format!("no workflow {shown:?} ships with rondo"));
-        return Err(failure.with_hint(match nearest(name, shipped::names()) {
-            Some(near) => format!("did you mean {near}? `rondo init --list` lists them"),
-            None => "`rondo init --list` lists them".to_owned(),
-        }));
+        let meant = nearest(name, shipped::names()).map_or_else(String::new, |near| format!("did you mean {near}? "));
+        return Err(failure.with_hint(format!("{meant}`rondo init --list` lists them")));
     }
     let in_folder = |path: &'static str| path.strip_prefix(name)?.strip_prefix('/');
     let file = |(path, text): &(&'static str, &'static str)| {
@@ -93,18 +88,14 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         None => FILES.iter().map(|(path, text)| (*path, Cow::Borrowed(*text))).collect(),
     };
     let folder = working_folder()?.join(&args.dir);
-    let folders =
-        files.iter().map(|(name, _)| folder.join(name)).filter_map(|file| file.parent().map(Path::to_path_buf));
+    let folders = files.iter().filter_map(|(name, _)| Some(folder.join(name).parent()?.to_owned()));
     if let Some(link) = folders.chain([folder.clone()]).find(|folder| folder.is_symlink()) {
         let message = format!("{} is a link; nothing was written", link.display());
         return Err(output_file::refused(message).with_hint("name the folder itself"));
     }
-    let taken: Vec<&str> = files
-        .iter()
-        .map(|(name, _)| *name)
-        // A dangling link counts as existing: writing through it would write elsewhere.
-        .filter(|name| std::fs::symlink_metadata(folder.join(name)).is_ok())
-        .collect();
+    // A dangling link counts as existing: writing through it would write elsewhere.
+    let is_there = |name: &&str| std::fs::symlink_metadata(folder.join(name)).is_ok();
+    let taken: Vec<&str> = files.iter().map(|(name, _)| *name).filter(is_there).collect();
     if !taken.is_empty() {
         let message = format!("already in {}: {}; nothing was written", args.dir.display(), taken.join(", "));
         return Err(output_file::refused(message).with_hint("give another folder, such as `rondo init demo`"));
@@ -124,26 +115,27 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     if let Err(failure) = trust(&folder, &files) {
         tell(&format!("{failure}; so it is not recorded as yours\n"));
     }
-    let argument = |path: &Path| shell_argument(&path.to_string_lossy()).into_owned();
-    let dir = argument(&args.dir);
-    let shown = if args.dir == Path::new(".") { WORKFLOW } else { &dir };
-    let input = files.iter().any(|(name, _)| *name == "input.json");
-    let input = if input { format!(" --input-file {}", argument(&args.dir.join("input.json"))) } else { String::new() };
-    let has_fixture = files.iter().any(|(name, _)| name.starts_with("fixture/"));
+    let (dir, in_dir) = (argument(&args.dir), |name: &str| argument(&args.dir.join(name)));
+    let (shown, schema) = if args.dir == Path::new(".") {
+        (WORKFLOW, String::new())
+    } else {
+        (dir.as_str(), format!(" {}", in_dir("workflow.schema.json")))
+    };
+    let input = files.iter().find(|(name, _)| *name == "input.json");
+    let input = input.map_or_else(String::new, |(name, _)| format!(" --input-file {}", in_dir(name)));
     // What works on a fixture does not run in this folder: its first comment says where it does.
-    let run = if has_fixture {
+    let run = if files.iter().any(|(name, _)| name.starts_with("fixture/")) {
         format!("How to run it: see the first lines of {}", args.dir.join(WORKFLOW).display())
     } else {
         format!("Try it: rondo run {shown} --offline{input}")
     };
     let test = if snapshots > 0 { format!("Test it: rondo test {dir}\n") } else { String::new() };
-    let schema = if args.dir == Path::new(".") {
-        String::new()
-    } else {
-        format!(" {}", argument(&args.dir.join("workflow.schema.json")))
-    };
     tell(&format!("\n{run}\n{test}For an editor: rondo schema --write{schema}\n"));
     Ok(Exit::Done)
+}
+
+fn argument(path: &Path) -> String {
+    shell_argument(&path.to_string_lossy()).into_owned()
 }
 
 /// Records the new workflow as the user's own: its author need not be asked about it until it asks for more. What stands
@@ -174,7 +166,6 @@ fn trust(folder: &Path, written: &[(&str, Cow<'_, str>)]) -> Result<(), Failure>
     Ok(())
 }
 
-/// Writes a new file, and creates its folder.
 pub(super) fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = output_file::failed(path);
     if let Some(folder) = path.parent() {

@@ -43,13 +43,11 @@ impl InputArgs {
     /// The options as they were typed, each behind a blank.
     pub fn words(&self) -> String {
         let given = self.input.iter().map(|word| format!(" -i {}", shell_argument(word)));
-        let file =
-            self.input_file.iter().map(|file| format!(" --input-file {}", shell_argument(&file.to_string_lossy())));
-        given.chain(file).collect()
+        let file = self.input_file.iter().map(|file| file.to_string_lossy());
+        given.chain(file.map(|file| format!(" --input-file {}", shell_argument(&file)))).collect()
     }
 }
 
-/// The form of a file with inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// One object: one thread
@@ -62,15 +60,11 @@ pub enum Format {
     Csv,
 }
 
-/// What a run is given.
 pub enum Inputs {
-    /// The checked input of one thread.
     One(Value),
-    /// Inputs that are checked line by line.
     Batch(Lines),
 }
 
-/// A file with an input on each line.
 pub struct Lines {
     file: String,
     text: String,
@@ -84,7 +78,6 @@ pub type CheckedLine = (u32, Result<Value, Vec<Diagnostic>>);
 
 type CheckedLines<'a> = Box<dyn Iterator<Item = CheckedLine> + 'a>;
 
-/// The checked inputs of a run.
 pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Inputs, Failure> {
     let given = given(&args.input, workflow)?;
     let Some(path) = &args.input_file else { return checked(given, workflow, called).map(Inputs::One) };
@@ -97,9 +90,7 @@ pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Inp
     if matches!(format, Format::Json | Format::Yaml) {
         let whole = Piece::new(&file, &text, 0, &text);
         let read = if format == Format::Json { whole.inputs(&given, workflow) } else { whole.yaml(&given, workflow) };
-        return read.map(Inputs::One).map_err(|faults| {
-            Failure::from(Faulty { faults, sources: BTreeMap::from([(file.clone(), text.clone())]) })
-        });
+        return read.map(Inputs::One).map_err(|faults| faulty(faults, &file, &text).into());
     }
     let lines = Lines { file, text, is_csv: format == Format::Csv, given };
     if lines.inputs(workflow)?.next().is_none() {
@@ -131,18 +122,16 @@ fn ceiling(failure: Failure) -> Failure {
 }
 
 impl Inputs {
-    /// The only input, or that of the first line of a batch.
     pub fn first(&self, workflow: &Workflow) -> Result<Value, Failure> {
         match self {
             Self::One(input) => Ok(input.clone()),
-            Self::Batch(lines) => match lines.inputs(workflow)?.next() {
-                Some((_, input)) => input.map_err(|faults| lines.faulty(faults).into()),
-                None => Ok(Value::Null),
-            },
+            Self::Batch(lines) => {
+                let first = lines.inputs(workflow)?.next().map_or(Ok(Value::Null), |(_, input)| input);
+                first.map_err(|faults| lines.faulty(faults).into())
+            }
         }
     }
 
-    /// Every input.
     pub fn all(self, workflow: &Workflow) -> Result<Vec<Value>, Failure> {
         match self {
             Self::One(input) => Ok(vec![input]),
@@ -155,9 +144,8 @@ impl Inputs {
 }
 
 impl Lines {
-    /// Faults of its lines.
     pub fn faulty(&self, faults: Vec<Diagnostic>) -> Faulty {
-        Faulty { faults, sources: BTreeMap::from([(self.file.clone(), self.text.clone())]) }
+        faulty(faults, &self.file, &self.text)
     }
 
     /// Each line with its number in the file, from 1, and its checked input. Empty lines have none.
@@ -190,10 +178,7 @@ impl Lines {
         }
         let mut place = csv::Place::new(text);
         Ok(Box::new(reader.into_records().map(move |row| {
-            let position = match &row {
-                Ok(row) => row.position(),
-                Err(error) => error.position(),
-            };
+            let position = row.as_ref().map_or_else(::csv::Error::position, ::csv::StringRecord::position);
             let (number, at) = place.of_row(position.map_or(0, ::csv::Position::byte));
             let piece = Piece::at(&self.file, &self.text, skipped + at);
             match row {
@@ -204,16 +189,17 @@ impl Lines {
     }
 }
 
+fn faulty(faults: Vec<Diagnostic>, file: &str, text: &str) -> Faulty {
+    Faulty { faults, sources: BTreeMap::from([(file.to_owned(), text.to_owned())]) }
+}
+
 fn field<'w>(workflow: &'w Workflow, name: &str) -> Option<&'w Field> {
     workflow.input.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field)
 }
 
 /// The input of a thread with changes from the command line, checked.
 pub fn changed_input(words: &[String], workflow: &Workflow, input: Value) -> Result<Value, Failure> {
-    let mut members = match input {
-        Value::Object(members) => members,
-        _ => BTreeMap::new(),
-    };
+    let mut members = if let Value::Object(members) = input { members } else { BTreeMap::new() };
     // What another workflow does not take is left out.
     members.retain(|key, _| field(workflow, key).is_some());
     members.extend(given(words, workflow)?);
@@ -247,18 +233,19 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
     Ok(given)
 }
 
-/// Adds a file, or another one of a list.
 fn add_file(given: &mut BTreeMap<String, Value>, key: &str, field: &Field, value: &str) -> Result<(), Failure> {
     let Some(path) = value.strip_prefix('@') else {
         let message = format!("-i {key}: the input takes a file");
         return Err(Failure::new(Code::InvalidInput, message).with_hint(format!("such as -i {key}=@{value}")));
     };
-    let name =
-        Path::new(path).file_name().map_or_else(|| "file".to_owned(), |name| name.to_string_lossy().into_owned());
-    let file = File::new(&name, read_bytes(Path::new(path), MAX_BYTES)?).to_value();
+    let path = Path::new(path);
+    let name = path.file_name().map_or("file".into(), |name| name.to_string_lossy());
+    let file = File::new(&name, read_bytes(path, MAX_BYTES)?).to_value();
     match given.get_mut(key) {
-        None if types::is_files(&field.schema) => drop(given.insert(key.to_owned(), Value::List(vec![file]))),
-        None => drop(given.insert(key.to_owned(), file)),
+        None => {
+            let value = if types::is_files(&field.schema) { Value::List(vec![file]) } else { file };
+            given.insert(key.to_owned(), value);
+        }
         Some(Value::List(files)) => files.push(file),
         Some(_) => return Err(Failure::new(Code::InputSyntax, format!("-i {key}: the input is given twice"))),
     }
@@ -333,7 +320,6 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Reads a row whose fields have these names.
     fn row(
         &self,
         names: &[String],
@@ -371,14 +357,10 @@ impl<'a> Piece<'a> {
 
     /// The faults, each at its value where that can be found.
     fn placed(&self, faults: Vec<InputFault>) -> Vec<Diagnostic> {
-        let mut placed: Vec<(usize, InputFault)> =
-            faults.into_iter().map(|fault| (self.place(&fault), fault)).collect();
+        let mut placed: Vec<_> = faults.into_iter().map(|fault| (self.place(&fault), fault)).collect();
         placed.sort_by_key(|(at, _)| *at);
-        let diagnostic = |(at, fault): (usize, InputFault)| Diagnostic {
-            hint: fault.hint,
-            ..self.fault(fault.code, at, fault.message)
-        };
-        placed.into_iter().map(diagnostic).collect()
+        let placed = placed.into_iter();
+        placed.map(|(at, of)| Diagnostic { hint: of.hint, ..self.fault(of.code, at, of.message) }).collect()
     }
 
     /// The value of a faulty input; the key of one that is not known; the object, if it is in neither.
@@ -413,39 +395,30 @@ fn merged(
 }
 
 fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) -> Result<Value, Failure> {
-    let missing: Vec<&(FieldName, Field)> = workflow
-        .input
-        .iter()
-        .filter(|(name, field)| is_required(field) && !given.contains_key(name.as_str()))
-        .collect();
+    let is_required = |field: &Field| !field.optional && field.default_value().is_none();
+    let is_missing = |(name, field): &&(FieldName, Field)| is_required(field) && !given.contains_key(name.as_str());
+    let missing: Vec<_> = workflow.input.iter().filter(is_missing).collect();
     types::check_input(workflow, given).map_err(|faults| {
         let failure = Failure::of_inputs(&faults);
         if missing.is_empty() { failure } else { failure.with_hint(example(&missing, called)) }
     })
 }
 
-fn is_required(field: &Field) -> bool {
-    !field.optional && field.default_value().is_none()
-}
-
 /// Lists the missing inputs with their types, and shows an example command line.
 fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
     let kinds: Vec<String> = missing.iter().map(|(name, field)| format!("{name} ({})", kind(&field.schema))).collect();
-    let options: Vec<String> = missing
-        .iter()
-        .map(|(name, field)| match kind(&field.schema) {
-            "string" => format!("-i {name}=\"...\""),
-            "integer" | "number" => format!("-i {name}=1"),
-            "boolean" => format!("-i {name}=true"),
-            "array" => format!("-i {name}='[...]'"),
-            "file" | "file[]" => format!("-i {name}=@FILE"),
-            _ => format!("-i {name}='{{...}}'"),
-        })
-        .collect();
+    let value = |field: &Field| match kind(&field.schema) {
+        "string" => "\"...\"",
+        "integer" | "number" => "1",
+        "boolean" => "true",
+        "array" => "'[...]'",
+        "file" | "file[]" => "@FILE",
+        _ => "'{...}'",
+    };
+    let options: Vec<_> = missing.iter().map(|(name, field)| format!("-i {name}={}", value(field))).collect();
     format!("missing: {}\nfor example: rondo run {} {}", kinds.join(", "), shell_argument(called), options.join(" "))
 }
 
-/// The type of a schema as a word.
 fn kind(schema: &Value) -> &str {
     if types::is_file(schema) {
         return "file";

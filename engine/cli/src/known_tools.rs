@@ -10,7 +10,6 @@ use rondo::settings::Settings;
 use super::settings_files::SettingsFiles;
 use super::{Failure, tooling};
 
-/// The tools of rondo and of the settings in force.
 pub struct KnownTools {
     tools: ToolSet,
     /// The servers of the settings, and whether their tools are known.
@@ -67,13 +66,11 @@ impl KnownTools {
         }
         let servers = self.servers.iter().map(|(server, _)| format!("{server}.*")).collect::<Vec<_>>();
         let names = self.tools.iter().map(|(name, _)| name);
-        if let Some(meant) = did_you_mean(tool, names.chain(servers.iter().map(String::as_str))) {
-            return meant;
-        }
-        match server {
+        let meant = did_you_mean(tool, names.chain(servers.iter().map(String::as_str)));
+        meant.unwrap_or_else(|| match server {
             Some(server) => format!("declare its server as [mcp.{server}] in rondo.toml"),
             None => format!("`rondo tools` lists what there is; declare others as [tool.{tool}] in rondo.toml"),
-        }
+        })
     }
 }
 

@@ -6,7 +6,6 @@ use rondo::protocol::diagnostic::Code;
 
 use super::Failure;
 
-/// The options that name and tag a thread.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct LabelArgs {
     /// Name the thread; the name stands for its id as long as no other thread has it

@@ -129,7 +129,6 @@ struct CommandLine {
     verb: Verb,
 }
 
-/// The verbs, each with its arguments and what runs it.
 macro_rules! verbs {
     ($($(#[$attribute:meta])* $verb:ident($args:ty) => $run:path,)*) => {
         #[derive(Debug, Subcommand)]
@@ -215,17 +214,11 @@ impl StoreArgs {
     }
 
     /// The same where something must have been.
-    ///
-    /// # Errors
-    /// Also [`Code::ThreadUnknown`] if nothing has been.
     fn existing(&self) -> Result<StoreView, Failure> {
         existing_store_at(&self.folder()?)
     }
 
-    /// The store for writing.
-    ///
-    /// # Errors
-    /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
+    /// The store for writing, if it is the user's own.
     fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
         self.trusted_on(&on::OnArgs::default(), output)
     }
@@ -252,24 +245,17 @@ struct ReadArgs {
 
 impl ReadArgs {
     /// The options of the store, which is brought up to the cluster if there is one.
-    fn flags(&self) -> Result<Flags, Failure> {
-        self.on.copied(self.store.flags())
+    fn copied(&self) -> Result<StoreArgs, Failure> {
+        let Flags { store, set, .. } = self.on.copied(self.store.flags())?;
+        Ok(StoreArgs { store, set })
     }
+}
 
-    /// As [`StoreArgs::folder`].
-    fn folder(&self) -> Result<PathBuf, Failure> {
-        Ok(settings_files::settings(&self.flags()?)?.store.value)
-    }
-
-    /// As [`StoreArgs::view`].
-    fn view(&self) -> Result<Option<StoreView>, Failure> {
-        view_store_at(&self.folder()?)
-    }
-
-    /// As [`StoreArgs::existing`].
-    fn existing(&self) -> Result<StoreView, Failure> {
-        existing_store_at(&self.folder()?)
-    }
+/// At most `most` names, and how many there are besides.
+fn some<T: std::borrow::Borrow<str>>(names: impl ExactSizeIterator<Item = T>, most: usize) -> String {
+    let more = names.len().saturating_sub(most);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    names.take(most).collect::<Vec<_>>().join(", ") + &more
 }
 
 /// The option of a verb that can write JSON Lines.
@@ -288,7 +274,6 @@ fn choice<T: Clone + Send + Sync + 'static, const COUNT: usize>(
     })
 }
 
-/// Whether a verb has the option `--store DIR`.
 fn takes_store(verb: &str) -> bool {
     let command = CommandLine::command();
     let verb = command.find_subcommand(verb);
@@ -378,14 +363,12 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     exit.code()
 }
 
-/// Whether the verb that was called was given `--json`.
 fn is_json(matches: &ArgMatches) -> bool {
     let is_given = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|is_given| *is_given);
     is_given || matches.subcommand().is_some_and(|(_, given)| is_json(given))
 }
 
 impl Verb {
-    /// Sets the flags of hook kinds.
     fn give(&mut self, flags: std::collections::BTreeMap<String, String>) {
         match self {
             Self::Run(args) => args.flags = flags,

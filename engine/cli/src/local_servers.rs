@@ -10,12 +10,10 @@ use rondo::settings::{DEFAULT_PROVIDER, Provider, Settings};
 use rondo::tell::one_line;
 
 use super::doctor::Finding;
-use super::{Failure, Output, json_line, runtime};
+use super::{Failure, Output, json_line, runtime, some};
 
-/// How many models of a server are shown.
 const MAX_MODELS: usize = 5;
 
-/// The servers that answer now.
 pub fn found() -> Result<Vec<LocalServer>, Failure> {
     Ok(runtime()?.block_on(local_servers()))
 }
@@ -53,10 +51,7 @@ pub fn advising(failure: Failure, settings: &Settings, workflow: &str) -> Failur
     if failure.code() != Code::NoProvider {
         return failure;
     }
-    match found() {
-        Ok(servers) => hinted(failure, &servers, settings, workflow),
-        Err(_) => failure,
-    }
+    hinted(failure, &found().unwrap_or_default(), settings, workflow)
 }
 
 /// The failure with a line more for each server.
@@ -77,12 +72,7 @@ fn place(server: &LocalServer) -> String {
 }
 
 fn models(server: &LocalServer) -> String {
-    let shown: Vec<String> = server.models.iter().take(MAX_MODELS).map(|model| one_line(model)).collect();
-    let more = match server.models.len().saturating_sub(MAX_MODELS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    shown.join(", ") + &more
+    some(server.models.iter().map(|model| one_line(model)), MAX_MODELS)
 }
 
 /// The provider that is this server already.

@@ -3,10 +3,9 @@
 use rondo_web::access::Token;
 use rondo_web::{Server, mcp};
 
-use super::on::OnArgs;
 use super::runner::{Session, Writing, with_session};
-use super::serve::rondo_for;
-use super::{Exit, Failure, Output, StoreArgs};
+use super::serve::ServerArgs;
+use super::{Exit, Failure, Output};
 
 /// Offer workflows as tools to an MCP client, on standard input and output
 #[derive(Debug, clap::Args)]
@@ -14,17 +13,12 @@ pub struct McpArgs {
     /// Answer from the script beside each workflow; no model is asked
     #[arg(long)]
     offline: bool,
-    /// Consent, for this process, to all that the settings, the store and the workflows ask for
-    #[arg(long)]
-    trust: bool,
     #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    on: OnArgs,
+    server: ServerArgs,
 }
 
 pub fn mcp(args: &McpArgs, _output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, settings) = rondo_for(&args.store, &args.on, args.trust)?;
+    let (rondo, settings) = args.server.rondo()?;
     let to_open = rondo.store_to_open(&settings)?;
     with_session(Writing { rondo, to_open }, async |Session { rondo, host, signals, .. }| {
         let token = Token::of_this_process()?;

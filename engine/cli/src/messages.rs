@@ -15,10 +15,8 @@ use rondo::views::request::RequestLine;
 
 use super::find_thread::find_thread_in;
 use super::step_filter::{FilterArgs, known_role};
-use super::{Exit, Failure, Output, in_flight};
-use super::{ReadArgs, json};
+use super::{Exit, Failure, Output, ReadArgs, in_flight, json, some};
 
-/// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
 
 /// Show requests as they were sent, rebuilt from the store
@@ -43,7 +41,7 @@ pub struct MessagesArgs {
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.copied()?.existing()?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
     let mut uncommitted = uncommitted_visits(store, &thread, &row)?;
@@ -58,8 +56,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
             }
         }
         let seq = seq_of_visit(&found, &thread, &role, visit, lane.as_ref())?;
-        tell_requests(store, &thread, &row, seq, &|stored| stored.seq == seq, output)?;
-        return Ok(Exit::Done);
+        return tell_requests(store, &thread, &row, seq, &|stored| stored.seq == seq, output).map(|_| Exit::Done);
     }
     let filter = args.filter.read(&thread, &workflow)?;
     let seqs = filter.seqs(store, &thread, row.seq, &|stored| has_request(store, stored))?;
@@ -67,13 +64,12 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     let has_any = tell_requests(store, &thread, &row, *seqs.end(), &wants, output)?;
     uncommitted.retain(|visit| filter.wants_in_flight(visit));
     in_flight::show(uncommitted.iter(), output)?;
-    if !has_any && uncommitted.is_empty() && !output.is_json() {
-        output.text("no request is like that\n")?;
+    if !has_any && uncommitted.is_empty() {
+        output.aside("no request is like that\n")?;
     }
     Ok(Exit::Done)
 }
 
-/// Whether a model was asked in a step.
 fn has_request(store: &dyn Read, stored: &StoredRecord) -> Result<bool, Failure> {
     let transcript = match &stored.record {
         Record::Step(step) => step.transcript,
@@ -106,9 +102,6 @@ fn tell_requests(
 }
 
 /// The number of the step of a visit, of which `found` has those in all lanes.
-///
-/// # Errors
-/// [`Code::ThreadUnknown`] if there is none, or several and no lane is named.
 fn seq_of_visit(
     found: &[(LanePath, u64)],
     thread: &ThreadId,
@@ -121,14 +114,13 @@ fn seq_of_visit(
     match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
         [(_, seq)] => Ok(*seq),
         [] => {
-            let place =
-                lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
+            let lane = lane.filter(|lane| !lane.is_trunk());
+            let place = lane.map_or_else(String::new, |lane| format!(" in lane {lane}"));
             let failure = unknown(format!("thread {thread} has no visit {visit} of role {role}{place}"));
-            Err(failure.with_hint(if found.is_empty() {
-                "`rondo show` lists the visits".to_owned()
-            } else {
-                format!("lanes with that visit: {}", names(found))
-            }))
+            Err(match found {
+                [] => failure.with_hint("`rondo show` lists the visits"),
+                _ => failure.with_hint(format!("lanes with that visit: {}", names(found))),
+            })
         }
         [..] => {
             let message = format!("visit {visit} of role {role} was made in {} lanes of thread {thread}", found.len());
@@ -159,14 +151,9 @@ fn visits(
 
 /// The names of lanes, in the form for `--lane`.
 fn names(found: &[(LanePath, u64)]) -> String {
-    let shown = found.iter().take(SHOWN_LANES);
     let name =
-        |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)".to_owned() } else { lane.to_string() };
-    let shown: Vec<String> = shown.map(name).collect();
-    match found.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+        |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)" } else { lane.as_str() }.to_owned();
+    some(found.iter().map(name), SHOWN_LANES)
 }
 
 fn text(request: &Request) -> String {
@@ -183,7 +170,6 @@ fn text(request: &Request) -> String {
     text
 }
 
-/// The system text and the messages of a request.
 pub(super) fn parts(head: &Head, messages: &[Message]) -> String {
     let mut text = String::new();
     part(&mut text, "system", &head.system);

@@ -25,7 +25,6 @@ struct Given {
     output: String,
 }
 
-/// Keeps what the command line gave.
 pub fn keep(matches: &ArgMatches) {
     let Some((verb, matches)) = matches.subcommand() else { return };
     let path = |name: &str| {
@@ -44,10 +43,7 @@ pub fn hinted(hint: &Hint) -> String {
 
 /// A text whose commands between backticks are complete.
 pub fn completed(text: &str) -> Cow<'_, str> {
-    match GIVEN.get() {
-        Some(given) => given.completed(text),
-        None => Cow::Borrowed(text),
-    }
+    GIVEN.get().map_or(Cow::Borrowed(text), |given| given.completed(text))
 }
 
 impl Given {
@@ -63,13 +59,12 @@ impl Given {
         Cow::Owned(parts.collect::<Vec<_>>().join("`"))
     }
 
-    /// What a command lacks, given its words.
     fn lacking(&self, words: &str) -> String {
         let verb = words.split(' ').next().unwrap_or_default();
         let takes_store = !words.contains("--store") && super::takes_store(verb);
         let continues = CONTINUING.contains(&verb) && !words.contains(" -o ");
-        let part = |part: &str, is_lacking: bool| if is_lacking { part.to_owned() } else { String::new() };
-        part(&self.store, takes_store) + &part(&self.output, continues)
+        let part = |part, is_lacking| if is_lacking { part } else { "" };
+        format!("{}{}", part(&self.store, takes_store), part(&self.output, continues))
     }
 }
 

@@ -36,7 +36,6 @@ impl OnArgs {
         (!self.on.is_empty()).then(|| Cluster::at(&self.on, &self.admin)).transpose()
     }
 
-    /// The library over the cluster, if there is one.
     pub(super) fn over(&self, builder: Builder) -> Result<Builder, Failure> {
         Ok(builder.cluster(self.cluster()?))
     }

@@ -57,12 +57,11 @@ impl Output {
         self.is_json
     }
 
-    /// Whether stdout is closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    pub fn line<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
+    pub fn line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let mut bytes = serde_json::to_vec(value)
             .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))?;
         bytes.push(b'\n');
@@ -70,20 +69,15 @@ impl Output {
     }
 
     /// Writes a JSON line, or text for people.
-    pub fn show<T: Serialize + ?Sized>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub fn show<T: Serialize>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.is_json { self.line(line) } else { self.text(&text()) }
     }
 
     /// Writes a JSON line, or text for people that is printable already, with its colours.
-    pub fn show_styled<T: Serialize + ?Sized>(
-        &mut self,
-        line: &T,
-        text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    pub fn show_styled<T: Serialize>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.is_json { self.line(line) } else { self.write(text().as_bytes()) }
     }
 
-    /// Writes JSON lines, or text for people.
     pub fn show_all<T: Serialize>(&mut self, lines: &[T], text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.is_json { lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&text()) }
     }
@@ -105,7 +99,6 @@ impl Output {
         self.write(printable(text).as_bytes())
     }
 
-    /// Writes the output of a hook kind's verb.
     pub fn said(&mut self, said: &SubcommandOutput) -> Result<(), Failure> {
         self.show_all(&said.lines, || said.text.clone())
     }
@@ -114,24 +107,19 @@ impl Output {
         if self.is_closed {
             return Ok(());
         }
-        match self.out.write_all(bytes).and_then(|()| self.out.flush()) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.is_closed = true;
-                Ok(())
-            }
-            Err(error) => {
-                self.is_closed = true;
+        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        self.is_closed = written.is_err();
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::new(Code::WriteFailed, format!("stdout: {error}")))
             }
+            _ => Ok(()),
         }
     }
 }
 
-/// How text is formatted for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Whether it is a terminal.
     pub is_terminal: bool,
     pub has_colour: bool,
     pub width: usize,

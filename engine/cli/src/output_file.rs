@@ -8,7 +8,6 @@ use rondo::settings::folder_of;
 
 use super::{Exit, Failure};
 
-/// The failure to write a file.
 pub fn failed(file: &Path) -> impl Fn(io::Error) -> Failure + Copy + '_ {
     move |error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()))
 }

@@ -21,12 +21,10 @@ use super::{Exit, Failure, Output, ReadArgs, json};
 /// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;
 
-/// Columns of the bar for a share.
-const BAR_COLUMNS: usize = 10;
+const BAR_COLUMNS: u8 = 10;
 
-/// Columns for a role's name and lane.
+/// Columns for a role's name and lane, without lanes and with.
 const NAME_COLUMNS: usize = 15;
-/// Columns for a role's name and lane if lanes are shown.
 const LANE_COLUMNS: usize = 24;
 
 /// Show what each visit shares with the one before, and where and at what cost a prefix broke
@@ -47,7 +45,7 @@ pub struct PrefixArgs {
 }
 
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&args.store.flags()?)?;
+    let settings = settings(&args.store.copied()?.flags())?;
     let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
@@ -83,14 +81,11 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     Err(Failure::new(Code::NothingToCompare, message).with_hint("name two threads of one workflow"))
 }
 
-/// Prints the visits as they come.
 struct Report<'a> {
     output: &'a mut Output,
     against: Option<&'a ThreadId>,
     has_histories: bool,
-    /// The width of names.
     columns: usize,
-    /// The broken prefixes, for people.
     broken: Vec<String>,
     left_out: u64,
     visits: u64,
@@ -167,35 +162,20 @@ fn row_text(visit: &VisitPrefix, has_visit: bool, columns: usize) -> String {
     let counted = |of: fn(Usage) -> u64| visit.usage.map_or_else(|| "-".to_owned(), |usage| of(usage).to_string());
     let (prompt, served) = (counted(|usage| usage.prompt_tokens), counted(|usage| usage.cached_tokens));
     let broken = if visit.broke.is_some() { "  !" } else { "" };
-    format!(
-        "{name:<columns$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
-        visit.visit,
-        cost_cell(visit.cost)
-    )
+    let (visit, cost) = (visit.visit, cost_cell(visit.cost));
+    format!("{name:<columns$} {visit:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {cost:>9}{broken}\n")
 }
 
 /// A share as a bar and a percentage: `███████···  70%`.
 fn bar(share: f64) -> String {
-    let filled = (0..BAR_COLUMNS).filter(|column| share * 100.0 >= percent_of(*column)).count();
-    format!("{}{} {:>3.0}%", "█".repeat(filled), "·".repeat(BAR_COLUMNS - filled), (share * 100.0).floor())
-}
-
-/// The share at which a column of the bar is filled: its middle.
-fn percent_of(column: usize) -> f64 {
-    let column = u32::try_from(column).unwrap_or(u32::MAX);
-    (f64::from(column) + 0.5) * 10.0
+    // A column is filled from its middle on.
+    let bar = (0..BAR_COLUMNS).map(|column| if share * 100.0 >= (f64::from(column) + 0.5) * 10.0 { '█' } else { '·' });
+    format!("{} {:>3.0}%", bar.collect::<String>(), (share * 100.0).floor())
 }
 
 fn broke_text(visit: &VisitPrefix, broke: &PrefixBreak) -> String {
-    let at = &broke.at;
-    let mut text = format!(
-        "  {}, visit {}: {}, byte {}: {}\n",
-        who(&visit.role, &visit.lane),
-        visit.visit,
-        at.block,
-        at.byte,
-        at.cause
-    );
+    let (at, who) = (&broke.at, who(&visit.role, &visit.lane));
+    let mut text = format!("  {who}, visit {}: {}, byte {}: {}\n", visit.visit, at.block, at.byte, at.cause);
     if !at.detail.is_empty() {
         let _ = writeln!(text, "      {}", at.detail);
     }
@@ -207,22 +187,16 @@ fn broke_text(visit: &VisitPrefix, broke: &PrefixBreak) -> String {
 }
 
 fn sum_text(sum: &RoleSum) -> String {
-    let (visits, requests) = (sum.visits, sum.shared.requests);
-    let mut text = format!("  {}: {}, {}", sum.role, plural(visits, "visit"), plural(requests, "request"));
-    if sum.breaks > 0 {
-        let _ = write!(text, ", {} broken", sum.breaks);
-    }
-    text.push('\n');
+    let (visits, requests) = (plural(sum.visits, "visit"), plural(sum.shared.requests, "request"));
+    let broken = if sum.breaks > 0 { format!(", {} broken", sum.breaks) } else { String::new() };
+    let mut text = format!("  {}: {visits}, {requests}{broken}\n", sum.role);
     for cost in &sum.costs {
         let name = word(&cost.history);
         let mark = if cost.history == sum.history { "*" } else { " " };
         let (sent, served) = (tokens(cost.shared.request_bytes), tokens(cost.shared.shared_bytes));
         let share = bar(cost.shared.share().unwrap_or_default());
-        let _ = writeln!(
-            text,
-            "    {mark} {name:<10} {sent:>9} tokens, {served:>9} served  {share} {:>10}",
-            cost_cell(KnownCost::new(cost.cost_usd, 0))
-        );
+        let cost = cost_cell(KnownCost::new(cost.cost_usd, 0));
+        let _ = writeln!(text, "    {mark} {name:<10} {sent:>9} tokens, {served:>9} served  {share} {cost:>10}");
     }
     text
 }

@@ -22,7 +22,6 @@ pub(super) const TICK: Duration = Duration::from_millis(120);
 /// How many lanes have a live line at the same time; the others are counted.
 const MAX_LIVE: usize = 6;
 
-/// How the progress of a run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A line for each step, and a live line for each role that runs.
@@ -46,13 +45,9 @@ impl Mode {
 /// The live lines of this process, to be hidden while a question is asked.
 static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Hides the live lines during `ask`.
 pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     let live = LIVE.lock().clone();
-    match live {
-        Some(lines) => lines.suspend(ask),
-        None => ask(),
-    }
+    if let Some(lines) = live { lines.suspend(ask) } else { ask() }
 }
 
 pub struct Progress {
@@ -87,7 +82,6 @@ impl Progress {
         }
     }
 
-    /// Hides the live lines during `say`.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         match &self.live {
             Some(live) => live.all.suspend(say),
@@ -120,21 +114,24 @@ impl Live {
 
     fn show(&mut self, state: &ProgressState, width: usize) {
         let (lanes, more) = state.live(width, MAX_LIVE, |lane| self.lines.contains_key(lane));
-        let gone: Vec<ActiveLane> = self.lines.keys().filter(|lane| !lanes.contains_key(*lane)).cloned().collect();
-        for line in gone.iter().filter_map(|lane| self.lines.remove(lane)) {
+        for (_, line) in self.lines.extract_if(.., |lane, _| !lanes.contains_key(lane)) {
             line.finish_and_clear();
             self.all.remove(&line);
         }
         for (place, (lane, words)) in lanes.into_iter().enumerate() {
             let all = &self.all;
-            let line = self.lines.entry(lane).or_insert_with(|| begun(all, place));
+            let line = self.lines.entry(lane).or_insert_with(|| {
+                let line = begun(all, place, "{spinner} {wide_msg}");
+                line.enable_steady_tick(TICK);
+                line
+            });
             // One text, of which a terminal that has just become narrower is shown the beginning: nothing ever wraps.
             let elapsed = format!("{:#}", HumanDuration(line.elapsed()));
             line.set_message(format!("{} {elapsed:>4} {}", words.who, words.words));
         }
         match (more, self.more.take()) {
             (Some(words), line) => {
-                let line = line.unwrap_or_else(|| others(&self.all, self.lines.len()));
+                let line = line.unwrap_or_else(|| begun(&self.all, self.lines.len(), "  {wide_msg}"));
                 line.set_message(words);
                 self.more = Some(line);
             }
@@ -147,19 +144,12 @@ impl Live {
     }
 }
 
-fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
-    let line = all.insert(place, ProgressBar::new_spinner());
-    let template = "{spinner} {wide_msg}";
-    line.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    line.enable_steady_tick(TICK);
-    line
+fn begun(all: &MultiProgress, place: usize, template: &str) -> ProgressBar {
+    all.insert(place, ProgressBar::new_spinner().with_style(spinner(template)))
 }
 
-/// Inserts the line that counts those without one.
-fn others(all: &MultiProgress, place: usize) -> ProgressBar {
-    let line = all.insert(place, ProgressBar::new_spinner());
-    line.set_style(ProgressStyle::with_template("  {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    line
+pub(super) fn spinner(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 #[cfg(test)]

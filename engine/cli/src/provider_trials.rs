@@ -13,15 +13,18 @@ use super::{EventOf, Failure, Output, consent, runtime};
 /// Asks the providers in force that can be asked, one after the other, and shows each.
 pub fn ask(files: &SettingsFiles, settings: &Settings, output: &mut Output) -> Result<(), Failure> {
     let usable = settings.providers.iter().filter(|(_, provider)| provider.is_usable());
-    let names: Vec<&String> = usable.map(|(name, _)| name).collect();
-    if let Some(finding) = unagreed(files, settings)? {
-        output.show_all(&[&finding], || table(std::slice::from_ref(&finding)))?;
+    let names: Vec<&str> = usable.map(|(name, _)| name.as_str()).collect();
+    let mut told = Vec::from_iter(unagreed(files, settings)?);
+    if names.is_empty() {
+        told.push(Finding::fault("providers", "none has a key or an address: nothing is asked"));
+    }
+    for finding in told {
+        output.show(&finding, || table(std::slice::from_ref(&finding)))?;
     }
     if names.is_empty() {
-        let finding = Finding::fault("providers", "none has a key or an address: nothing is asked");
-        return output.show_all(&[&finding], || table(std::slice::from_ref(&finding)));
+        return Ok(());
     }
-    let asked = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let asked = names.join(", ");
     output.tell(&format!("asking {asked}: up to three tiny requests each, which cost a few tokens\n"));
     let resources = Resources::of(settings);
     let runtime = runtime()?;
@@ -38,48 +41,43 @@ fn unagreed(files: &SettingsFiles, settings: &Settings) -> Result<Option<Finding
         return Ok(None);
     }
     let asks = files.asks().into_iter().filter(|ask| ask.kind == Kind::Provider);
-    let names: Vec<String> = asks.map(|ask| ask.name).collect();
-    if names.is_empty() {
-        return Ok(None);
-    }
+    let names = asks.map(|ask| ask.name).collect::<Vec<_>>().join(", ");
     let file = settings.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
-    let told = format!("{}, as {file} has them: nobody agreed to it; `rondo trust` shows it", names.join(", "));
-    Ok(Some(Finding::fault("not asked", told)))
+    let told = format!("{names}, as {file} has them: nobody agreed to it; `rondo trust` shows it");
+    Ok((!names.is_empty()).then(|| Finding::fault("not asked", told)))
 }
 
 fn findings(trial: &Trial) -> Vec<Finding> {
     let of = |what: &str, value: String| Finding::new(format!("provider.{} {what}", trial.provider), value);
     let Trial { protocol, base_url, model, usage, reports_cached, response_format, cost_usd, .. } = trial;
     let place = format!("{protocol} at {base_url}");
-    let mut findings = Vec::new();
-    findings.extend(model.as_ref().map(|model| {
-        let from = trial.is_model_listed.then(|| "the first that it lists; no setting names one".to_owned());
-        Finding { from, ..of("model", model.clone()) }
-    }));
-    if let Some(fault) = &trial.fault {
+    let answers = if let Some(fault) = &trial.fault {
         let reached = match trial.reachable {
             Some(true) => "it answers, and refuses: ",
             Some(false) => "it cannot be reached: ",
             None => "",
         };
-        let told = of("answers", format!("{reached}{}", told(fault)));
-        findings.insert(0, Finding { from: Some(place), is_fault: true, ..told });
+        reached.to_owned() + &told(fault)
+    } else {
+        let whole = trial.whole_ms.unwrap_or_default();
+        let first = trial.first_event_ms.map_or_else(String::new, |first| format!("first event after {first} ms, "));
+        format!("{first}whole after {whole} ms")
+    };
+    let is_fault = trial.fault.is_some();
+    let mut findings = vec![Finding { from: Some(place), is_fault, ..of("answers", answers) }];
+    findings.extend(model.as_ref().map(|model| {
+        let from = trial.is_model_listed.then(|| "the first that it lists; no setting names one".to_owned());
+        Finding { from, ..of("model", model.clone()) }
+    }));
+    if is_fault {
         return findings;
     }
-    let whole = trial.whole_ms.unwrap_or_default();
-    let first = trial.first_event_ms.map_or_else(String::new, |first| format!("first event after {first} ms, "));
-    findings.insert(0, Finding { from: Some(place), ..of("answers", format!("{first}whole after {whole} ms")) });
-    findings.push(of(
-        "usage",
-        match usage {
-            Some(usage) => {
-                let cached = if *reports_cached { "reported" } else { "not reported" };
-                let (prompt, output) = (usage.prompt_tokens, usage.output_tokens);
-                format!("known: {prompt} in, {} cached, {output} out; cached tokens are {cached}", usage.cached_tokens)
-            }
-            None => "not known: it does not tell its tokens".to_owned(),
-        },
-    ));
+    let counted = usage.as_ref().map(|usage| {
+        let cached = if *reports_cached { "reported" } else { "not reported" };
+        let (prompt, output) = (usage.prompt_tokens, usage.output_tokens);
+        format!("known: {prompt} in, {} cached, {output} out; cached tokens are {cached}", usage.cached_tokens)
+    });
+    findings.push(of("usage", counted.unwrap_or_else(|| "not known: it does not tell its tokens".to_owned())));
     let (value, is_fault) = feature(&trial.schema, "held", "not held: the answer does not fit");
     let from = Some(format!("response_format {response_format}"));
     findings.push(Finding { from, is_fault, ..of("schema", value) });
@@ -91,13 +89,16 @@ fn findings(trial: &Trial) -> Vec<Finding> {
 
 /// What a feature is told as, and whether it prevents a run that uses it.
 fn feature(feature: &Feature, yes: &str, no: &str) -> (String, bool) {
-    match (feature.verdict, &feature.fault) {
-        (Verdict::Yes, _) => (yes.to_owned(), false),
-        (Verdict::No, _) => (no.to_owned(), false),
-        (Verdict::Cut, _) => ("not known: the answer was cut at its ceiling of tokens".to_owned(), false),
-        (Verdict::Failed, fault) => (format!("failed: {}", fault.as_ref().map(told).unwrap_or_default()), true),
-        (Verdict::NotAsked, _) => ("not sent".to_owned(), false),
-    }
+    let told = match feature.verdict {
+        Verdict::Failed => {
+            return (format!("failed: {}", feature.fault.as_ref().map(told).unwrap_or_default()), true);
+        }
+        Verdict::Yes => yes,
+        Verdict::No => no,
+        Verdict::Cut => "not known: the answer was cut at its ceiling of tokens",
+        Verdict::NotAsked => "not sent",
+    };
+    (told.to_owned(), false)
 }
 
 fn told(fault: &TrialFault) -> String {

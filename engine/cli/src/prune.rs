@@ -58,13 +58,11 @@ pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option
     for _ in 0..args.keep.unwrap_or(0).min(deletion.threads.len()) {
         deletion.threads.pop_last();
     }
-    deletion.add_what_needs_them(false);
+    deletion.threads = deletion.with_what_needs(deletion.threads.clone(), false);
     let kept = keep_needed(&mut deletion);
     if kept > 0 {
-        output.tell(&format!(
-            "{} not deleted, because threads that stay were forked from them\n",
-            plural(kept, "thread")
-        ));
+        let kept = plural(kept, "thread");
+        output.tell(&format!("{kept} not deleted, because threads that stay were forked from them\n"));
     }
     if deletion.threads.is_empty() {
         output.tell("there is no thread to delete\n");
@@ -74,7 +72,6 @@ pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option
 }
 
 impl PruneArgs {
-    /// Threads that have ended.
     pub(super) fn of_ended(older_than: Option<u64>, keep: Option<usize>, deletion: &DeletionArgs) -> Self {
         let deletion = deletion.clone();
         Self { older_than, status: Vec::new(), workflow: None, tags: Vec::new(), keep, deletion }
@@ -101,18 +98,11 @@ fn keep_needed(deletion: &mut Deletion) -> u64 {
             return kept;
         }
         for thread in needed {
-            let root = root(deletion, thread);
-            kept += u64::from(deletion.threads.contains(&root));
-            let tree = deletion.with_what_needs([root].into(), false);
+            // The thread that nobody's visit started, above this one.
+            let root = std::iter::successors(Some(&thread), |thread| deletion.parent(thread)).last().unwrap_or(&thread);
+            kept += u64::from(deletion.threads.contains(root));
+            let tree = deletion.with_what_needs([root.clone()].into(), false);
             deletion.threads.retain(|thread| !tree.contains(thread));
         }
     }
-}
-
-/// The thread that nobody's visit started, above `thread`.
-fn root(deletion: &Deletion, mut thread: ThreadId) -> ThreadId {
-    while let Some(parent) = deletion.parent(&thread) {
-        thread = parent.clone();
-    }
-    thread
 }

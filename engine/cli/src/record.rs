@@ -24,9 +24,8 @@ pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
     let to = recording::place(&args.to, &working_folder()?)?;
     let exit = start(&args.run, Some(to), output)?;
     if !args.run.view.quiet {
-        let file = args.to.to_string_lossy();
+        let (file, inputs) = (args.to.to_string_lossy(), args.run.input.words());
         let (workflow, argument) = (shell_argument(&args.run.workflow), shell_argument(&file));
-        let inputs = args.run.input.words();
         let told = format!("recorded in {file}; `rondo run {workflow}{inputs} --recorded {argument}` plays it\n");
         output.tell(&completed(&told));
     }

@@ -84,7 +84,6 @@ fn loss_text(loss: &Loss) -> String {
     format!("lost: {what_is_lost}: {what}\n")
 }
 
-/// What was made, and how it is used.
 fn sum(folder: &Path, to: &str, kept: Repaired) -> String {
     let Repaired { whole, shortened, lost, lost_steps } = kept;
     let folder = folder.display();

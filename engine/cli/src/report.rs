@@ -1,5 +1,7 @@
 //! Shows faults: with the lines concerned on a terminal, one line each elsewhere, as JSON Lines with `--json`.
 
+use std::iter::repeat_n;
+
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource};
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Fault;
@@ -10,7 +12,7 @@ use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
 
 use super::named_command::hinted;
-use super::{Failure, Faulty, Output, Style, json_line};
+use super::{EventOf, Failure, Faulty, Output, Style, json_line};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
@@ -60,15 +62,17 @@ pub fn text(failure: &Failure, style: Style) -> String {
 
 fn plain_fault(fault: &Fault) -> String {
     // The message may quote a model or a tool; only its first line starts at the margin.
-    let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message).replace('\n', "\n    "));
-    if let Some(hint) = &fault.hint {
-        for line in hinted(hint).lines() {
-            text.push_str("  ");
-            text.push_str(&printable(line));
-            text.push('\n');
-        }
+    let message = printable(&fault.message).replace('\n', "\n    ");
+    let hint = fault.hint.as_ref().map(hinted).unwrap_or_default();
+    let indented = |line: &str| format!("  {}\n", printable(line));
+    format!("rondo: {}: {message}\n{}", fault.code, hint.lines().map(indented).collect::<String>())
+}
+
+pub fn findings(faulty: &Faulty, output: &mut Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return faulty.faults.iter().try_for_each(|of| output.line(&EventOf { event: "diagnostic", of }));
     }
-    text
+    output.write(diagnostics(faulty, Style::stdout()).as_bytes())
 }
 
 pub fn diagnostics(faulty: &Faulty, style: Style) -> String {
@@ -96,15 +100,8 @@ fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
 
 /// A source with control and invisible characters replaced; offsets stay the same.
 fn steady(source: &str) -> String {
-    let mut steady = String::with_capacity(source.len());
-    for c in source.chars() {
-        if is_steering(c) || is_invisible(c) {
-            steady.extend(std::iter::repeat_n('?', c.len_utf8()));
-        } else {
-            steady.push(c);
-        }
-    }
-    steady
+    let steady = |c| if is_steering(c) || is_invisible(c) { repeat_n('?', c.len_utf8()) } else { repeat_n(c, 1) };
+    source.chars().flat_map(steady).collect()
 }
 
 fn with_hint(message: &str, hint: Option<&str>) -> String {

@@ -8,7 +8,6 @@ use rondo::protocol::diagnostic::Code;
 use super::show::pretty;
 use super::{Failure, Output, Style, output_file};
 
-/// Options for the result of a run.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ResultArgs {
     /// Write the result to this file instead of stdout; of a batch, a line for each result
@@ -19,7 +18,6 @@ pub struct ResultArgs {
     pub raw: Option<String>,
 }
 
-/// How a run is shown.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct View {
     /// Show results and faults only
@@ -30,13 +28,6 @@ pub struct View {
     pub verbose: bool,
     #[command(flatten)]
     pub result: ResultArgs,
-}
-
-impl View {
-    /// Only results and faults.
-    pub fn quiet() -> Self {
-        Self { quiet: true, ..Self::default() }
-    }
 }
 
 impl ResultArgs {
@@ -61,14 +52,13 @@ impl ResultArgs {
 /// One key of a result: a text as it is, anything else as JSON; with a newline at its end.
 fn raw(result: &Value, key: &str) -> Result<String, Failure> {
     let Some(value) = result.get(key) else {
-        let keys = match result {
-            Value::Object(members) => members.keys().cloned().collect::<Vec<_>>().join(", "),
-            _ => String::new(),
-        };
         let message = format!("the result has no key `{}`", key.chars().take(40).collect::<String>());
-        let hint = match keys.as_str() {
-            "" => "it is no object; leave --raw out".to_owned(),
-            keys => format!("its keys: {keys}; `rondo resume last --raw KEY` writes one, and runs nothing again"),
+        let hint = match result {
+            Value::Object(members) if !members.is_empty() => {
+                let keys = members.keys().cloned().collect::<Vec<_>>().join(", ");
+                format!("its keys: {keys}; `rondo resume last --raw KEY` writes one, and runs nothing again")
+            }
+            _ => "it is no object; leave --raw out".to_owned(),
         };
         return Err(Failure::new(Code::UnknownInput, message).with_hint(hint));
     };

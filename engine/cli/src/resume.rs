@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rondo::agent_kit::tool::InDoubt;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
@@ -23,25 +24,13 @@ use super::run::ScriptArgs;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
 use super::store_access::{existing_store_at, trusted_store};
-use super::{Exit, Failure, Output, batch, builder};
-use super::{StoreArgs, json, working_folder};
+use super::{Exit, Failure, Output, StoreArgs, batch, builder, json, working_folder};
 
-/// What happens with tool calls in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum InDoubtChoice {
-    /// Make them again, with the same idempotency key
-    Retry,
-    /// Tell the model that the outcome is unknown
-    Skip,
-}
-
-impl From<InDoubtChoice> for InDoubt {
-    fn from(choice: InDoubtChoice) -> Self {
-        match choice {
-            InDoubtChoice::Retry => Self::Retry,
-            InDoubtChoice::Skip => Self::Skip,
-        }
-    }
+fn in_doubt() -> impl TypedValueParser<Value = InDoubt> {
+    let retry = PossibleValue::new("retry").help("Make them again, with the same idempotency key");
+    let skip = PossibleValue::new("skip").help("Tell the model that the outcome is unknown");
+    let word = PossibleValuesParser::new([retry, skip]);
+    word.map(|word| if word == "retry" { InDoubt::Retry } else { InDoubt::Skip })
 }
 
 /// Continue a stopped thread; a child thread continues with its parent
@@ -63,8 +52,8 @@ pub struct ContinueArgs {
     #[command(flatten)]
     script: ScriptArgs,
     /// What to do with tool calls whose effect is unknown
-    #[arg(long, value_enum, value_name = "WHAT")]
-    in_doubt: Option<InDoubtChoice>,
+    #[arg(long, value_parser = in_doubt(), value_name = "WHAT")]
+    in_doubt: Option<InDoubt>,
     /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
@@ -89,10 +78,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let mut named = None;
     let find = |store: &dyn Read| {
-        let found = match &run.thread {
-            Some(word) => find_thread(store, word)?,
-            None => find_unfinished(store)?,
-        };
+        let found = run.thread.as_deref().map_or_else(|| find_unfinished(store), |word| find_thread(store, word))?;
         named = Some(found.0.clone());
         root(store, found)
     };
@@ -115,11 +101,8 @@ pub(super) fn prepare(
         let (thread, row) = find(store)?;
         let source = ResumeSource::of(store, (&thread, &row), target, &here)?;
         let is_silent = args.view.quiet || output.is_json() || matches!(target, ContinueTarget::Fork(_));
-        let raises_limit = !args.limits.is_empty();
-        if let Some(notice) =
-            source.as_ref().filter(|_| !is_silent).and_then(|source| notice(store, &thread, &row, source, raises_limit))
-        {
-            tell(&notice);
+        if let Some(source) = source.as_ref().filter(|_| !is_silent) {
+            tell(&notice(store, &thread, &row, source, !args.limits.is_empty()).unwrap_or_default());
         }
         Ok((thread, source))
     };
@@ -145,7 +128,7 @@ pub(super) fn continuing<T>(
     let durability = settings.durability.value;
     let choices = ContinueChoices {
         answers: args.script.answers(),
-        in_doubt: args.in_doubt.map(InDoubt::from),
+        in_doubt: args.in_doubt,
         limits: limits(&args.limits)?,
         flags: args.flags.clone(),
     };

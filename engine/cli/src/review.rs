@@ -11,11 +11,8 @@ use similar::TextDiff;
 use super::test::snapshots;
 use super::{Failure, Output};
 
-/// How many lines of a difference are shown by default.
 const MAX_LINES: usize = 60;
 
-/// A decision on a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Accept,
     Reject,
@@ -57,14 +54,12 @@ fn of_scenario(
         }
         output.text(&difference(taken))?;
         let word = ask(words, output)?;
-        match word {
-            Word::Accept => snapshots::take(suite, taken)?,
-            Word::Reject => snapshots::reject(suite, taken)?,
-            Word::Skip => snapshots::leave(suite, taken)?,
-        }
-        if let Some(count) = counts.get_mut(word as usize) {
-            *count += 1;
-        }
+        let [accepted, rejected, skipped] = counts;
+        *match word {
+            Word::Accept => snapshots::take(suite, taken).map(|()| accepted),
+            Word::Reject => snapshots::reject(suite, taken).map(|()| rejected),
+            Word::Skip => snapshots::leave(suite, taken).map(|()| skipped),
+        }? += 1;
     }
     let is_accepted = tested.snapshots.iter().all(|taken| taken.state == SnapshotState::Same);
     let is_mended = tested.faults.iter().all(|fault| snapshots::is_of_snapshot(fault.code));
@@ -81,10 +76,7 @@ fn of_scenario(
 fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<Word, Failure> {
     loop {
         output.text("a accept, r reject, s skip: ")?;
-        let Some(word) = words.next() else {
-            output.text("\n")?;
-            return Ok(Word::Skip);
-        };
+        let Some(word) = words.next() else { return output.text("\n").map(|()| Word::Skip) };
         match word.trim().to_lowercase().as_str() {
             "a" | "accept" => return Ok(Word::Accept),
             "r" | "reject" => return Ok(Word::Reject),
@@ -94,7 +86,6 @@ fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<
     }
 }
 
-/// A unified difference of the accepted and the new text.
 fn difference(taken: &SnapshotResult) -> String {
     let old = taken.accepted.as_deref().unwrap_or_default();
     let diff = TextDiff::from_lines(old, taken.text.as_str());

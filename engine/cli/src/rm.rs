@@ -7,7 +7,6 @@ use super::deletion::{Deletion, DeletionArgs};
 use super::find_thread::find_thread;
 use super::{Exit, Failure, Output};
 
-/// How many forks a message names.
 const MAX_NAMED: usize = 5;
 
 /// Delete threads with their steps and children
@@ -31,12 +30,12 @@ pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
         deletion.threads.insert(thread);
     }
     let chosen = deletion.threads.clone();
-    deletion.add_what_needs_them(args.with_forks);
+    deletion.threads = deletion.with_what_needs(deletion.threads.clone(), args.with_forks);
     for thread in &chosen {
         if let Some(parent) = deletion.parent(thread).filter(|parent| !deletion.threads.contains(*parent)) {
             let message = format!("thread {thread} is a child of thread {parent}, which needs it");
-            let hint = format!("`rondo rm {parent}` deletes both");
-            return Err(Failure::new(Code::ThreadNeeded, message).with_hint(hint));
+            let failure = Failure::new(Code::ThreadNeeded, message);
+            return Err(failure.with_hint(format!("`rondo rm {parent}` deletes both")));
         }
     }
     let forks = deletion.forks();

@@ -7,7 +7,7 @@ use rondo::core::NewThread;
 use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::host::starting::RunChoices;
-use rondo::protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::{Code, Diagnostic};
 use rondo::protocol::event::Durability;
 use rondo::run::{Prepared, begin, configured, prepare};
 use rondo::settings::Flags;
@@ -23,8 +23,8 @@ use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
-use super::{Exit, Failure, Faulty, Output, Style, builder, choice, dry_run, local_servers};
-use super::{StoreArgs, json, report, working_folder};
+use super::workflow::Loaded;
+use super::{Exit, Failure, Faulty, Output, StoreArgs, Style, builder, choice, dry_run, json, local_servers, report};
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,6 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 /// Runs a workflow and records it in the file `record`, an absolute path, if there is one.
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
-    let _here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
     let flags = args.on.flags(Flags { durability: args.durability, ..args.store.flags() })?;
     let rondo = args.on.over(builder(&flags, by, approvers(is_attended))?)?.open_now()?;
@@ -105,9 +104,8 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let new = rondo.workflow(&args.workflow)?;
     let loaded = new.loaded();
     let checked = &loaded.checked;
-    if !output.is_json() && !args.view.quiet && !checked.warnings.is_empty() {
-        let faulty = Faulty { faults: checked.warnings.clone(), sources: loaded.sources.clone() };
-        tell_styled(&report::diagnostics(&faulty, Style::stderr()));
+    if !args.view.quiet {
+        warn(checked.warnings.clone(), loaded, output);
     }
     let inputs = inputs(&args.input, &checked.workflow, &args.workflow)?;
     if record.is_some() && matches!(inputs, Inputs::Batch(_)) {
@@ -122,26 +120,21 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         record,
         flags: args.flags.clone(),
     });
+    let draft = new.draft()?;
     if args.dry_run {
-        let draft = new.draft()?;
         let checked = draft.loaded.checked.clone();
         let untaken = draft.untaken(rondo.operator());
-        if !output.is_json() && !untaken.is_empty() {
-            let faulty = Faulty { faults: untaken, sources: draft.loaded.sources.clone() };
-            tell_styled(&report::diagnostics(&faulty, Style::stderr()));
-        }
+        warn(untaken, &draft.loaded, output);
         let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::everything());
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(&checked, new, &run_spec, output);
     }
-    let draft = new.draft()?;
     let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
     let prepared = prepare(&rondo, &args.workflow, draft);
-    let prepared = prepared.map_err(|failure| match advised {
+    let Prepared { rondo, new, run_spec, to_open } = prepared.map_err(|failure| match advised {
         Some(settings) => local_servers::advising(failure, &settings, &args.workflow),
         None => failure,
-    });
-    let Prepared { rondo, new, run_spec, to_open } = prepared?;
+    })?;
     let writing = Writing { rondo, to_open };
     match inputs {
         Inputs::One(input) => {
@@ -154,6 +147,12 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
             let run_spec = RunSpec { approvers: None, ..run_spec };
             batch::start(lines, new, run_spec, args.batch, writing, (&args.view, output))
         }
+    }
+}
+
+fn warn(faults: Vec<Diagnostic>, loaded: &Loaded, output: &Output) {
+    if !output.is_json() {
+        tell_styled(&report::diagnostics(&Faulty { faults, sources: loaded.sources.clone() }, Style::stderr()));
     }
 }
 

@@ -26,23 +26,16 @@ use super::signals::{STOPPING, Signals};
 use super::store_access::TrustedStore;
 use super::{Exit, Failure, Output, Style, report};
 
-/// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
 
-/// Work on the engine, with its exit code.
 pub type Task = Box<dyn FnOnce(TaskContext) -> BoxFuture<'static, Result<Exit, Failure>> + Send>;
 
-/// Something that a task shows.
 pub(super) enum Update {
     Event(Box<Event>),
     Said(SubcommandOutput),
     Ended(Result<Exit, Failure>),
 }
 
-/// The number of a task, and what it shows.
-pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
-
-/// The library and the output of one task.
 pub struct TaskContext {
     pub rondo: Rondo,
     pub engine: Engine,
@@ -52,15 +45,11 @@ pub struct TaskContext {
 }
 
 impl TaskContext {
-    /// Shows the output of a hook kind's verb.
     pub async fn said(&self, said: SubcommandOutput) {
         self.send(Update::Said(said)).await;
     }
 
     /// Shows the end of a thread that does not run in this process.
-    ///
-    /// # Errors
-    /// If the store is damaged.
     pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Result<(), Failure> {
         let event = finished(self.engine.store().as_ref(), thread, ending, head)?;
         self.send(Update::Event(Box::new(event))).await;
@@ -108,7 +97,6 @@ impl TaskContext {
     }
 }
 
-/// The store of a verb that writes.
 pub(super) struct Writing {
     pub rondo: Rondo,
     /// As [`Rondo::store_to_open`] gives it.
@@ -143,54 +131,68 @@ pub(super) fn with_session(
     exit
 }
 
-/// Runs a task quietly.
 pub fn run_task(task: Task, writing: Writing, output: &mut Output) -> Result<Exit, Failure> {
-    show_task(task, writing, &View::quiet(), output)
+    show_task(task, writing, &View { quiet: true, ..View::default() }, output)
 }
 
-/// Runs a task and shows it.
 pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output) -> Result<Exit, Failure> {
     with_session(writing, async |session| {
         let style = Style::stderr();
         let progress = Progress::new(Mode::of(style, output.is_json(), view.quiet), style, view.verbose);
-        let mut display = Display { output, progress, view };
-        let Session { signals, .. } = session.clone();
-        let (spawning, mut updates) = spawn(session, std::iter::once((0, task)), 1, signals.stop.clone());
-        let mut shown = Ok(None);
-        loop {
-            let update = match tokio::time::timeout(TICK, updates.recv()).await {
-                Ok(Some((_, update))) => update,
-                Ok(None) => break,
-                Err(_) => {
-                    display.progress.redraw();
-                    continue;
-                }
-            };
-            match display.update(update) {
-                Ok(exit) => shown = shown.map(|earlier| exit.or(earlier)),
-                Err(failure) => {
-                    shown = Err(failure);
-                    break;
-                }
-            }
-        }
-        drop(updates);
-        display.progress.finish();
-        let _ = spawning.await;
         // A task that a signal prevented from starting has no exit.
-        let exit = shown?.unwrap_or(Exit::Interrupted);
+        let mut display = Display { output, progress, view, exit: Exit::Interrupted };
+        let signals = session.signals.clone();
+        let shown = show(session, std::iter::once((0, task)), 1, signals.stop.clone(), TICK, &mut display).await;
+        display.progress.finish();
+        shown?;
+        let exit = display.exit;
         Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
     })
 }
 
+/// What shows tasks.
+pub(super) trait Show {
+    /// Shows an update of a task. Returns whether the others go on.
+    fn update(&mut self, number: u32, update: Update) -> Result<bool, Failure>;
+
+    fn tick(&mut self);
+}
+
+/// Runs tasks as [`spawn`] does and shows them, until all have ended or one cannot be shown.
+pub(super) async fn show(
+    session: Session,
+    tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
+    concurrency: usize,
+    stop: CancellationToken,
+    tick: Duration,
+    display: &mut impl Show,
+) -> Result<(), Failure> {
+    let (spawning, mut updates) = spawn(session, tasks, concurrency, stop.clone());
+    let mut ticks = tokio::time::interval(tick);
+    let shown = loop {
+        tokio::select! {
+            update = updates.recv() => match update.map(|(number, update)| display.update(number, update)) {
+                Some(Ok(true)) => {}
+                Some(Ok(false)) => stop.cancel(),
+                Some(Err(failure)) => break Err(failure),
+                None => break Ok(()),
+            },
+            _ = ticks.tick() => display.tick(),
+        }
+    };
+    drop(updates);
+    let _ = spawning.await;
+    shown
+}
+
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
-pub(super) fn spawn(
+fn spawn(
     Session { rondo, engine, .. }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
-) -> (JoinHandle<()>, Updates) {
+) -> (JoinHandle<()>, mpsc::Receiver<(u32, Update)>) {
     let (updates, receiver) = mpsc::channel(MAX_UPDATES);
     let spawning = tokio::spawn(async move {
         let permits = Arc::new(Semaphore::new(concurrency.max(1)));
@@ -219,12 +221,16 @@ struct Display<'a> {
     output: &'a mut Output,
     progress: Progress,
     view: &'a View,
+    exit: Exit,
 }
 
-impl Display<'_> {
-    /// Shows an update; returns the exit of a task that has ended.
-    fn update(&mut self, update: Update) -> Result<Option<Exit>, Failure> {
-        let Self { output, progress, view } = self;
+impl Show for Display<'_> {
+    fn tick(&mut self) {
+        self.progress.redraw();
+    }
+
+    fn update(&mut self, _: u32, update: Update) -> Result<bool, Failure> {
+        let Self { output, progress, view, exit } = self;
         match update {
             Update::Event(event) => {
                 progress.event(&event);
@@ -248,14 +254,14 @@ impl Display<'_> {
                     }
                     _ => {}
                 }
-                Ok(None)
             }
-            Update::Said(said) => progress.suspend(|| output.said(&said)).map(|()| None),
-            Update::Ended(Ok(exit)) => Ok(Some(exit)),
+            Update::Said(said) => progress.suspend(|| output.said(&said))?,
+            Update::Ended(Ok(ended)) => *exit = ended,
             Update::Ended(Err(failure)) => {
                 progress.suspend(|| report::failure(&failure, output));
-                Ok(Some(failure.exit()))
+                *exit = failure.exit();
             }
         }
+        Ok(true)
     }
 }

@@ -14,10 +14,7 @@ pub struct SchemaArgs {
 
 pub fn schema(args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
     let schema = rondo::protocol::workflow::schema::schema();
-    let Some(file) = &args.write else {
-        output.write(schema.as_bytes())?;
-        return Ok(Exit::Done);
-    };
+    let Some(file) = &args.write else { return output.write(schema.as_bytes()).map(|()| Exit::Done) };
     let path = working_folder()?.join(file);
     if path.symlink_metadata().is_ok() {
         let opening = |text: &str| text.lines().take(3).map(str::to_owned).collect::<Vec<_>>();
@@ -30,6 +27,5 @@ pub fn schema(args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
         std::fs::remove_file(&path).map_err(output_file::failed(file))?;
     }
     init::write_new(&path, &schema)?;
-    output.text(&format!("{}\n", file.display()))?;
-    Ok(Exit::Done)
+    output.text(&format!("{}\n", file.display())).map(|()| Exit::Done)
 }

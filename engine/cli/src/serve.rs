@@ -19,8 +19,7 @@ use tempfile::TempDir;
 use super::consent::ConsentSource;
 use super::on::OnArgs;
 use super::signals::{STOPPING, Signals};
-use super::{Exit, Failure, Output, StoreArgs, json_line};
-use super::{json, runtime};
+use super::{Exit, Failure, Output, StoreArgs, json, json_line, runtime};
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
@@ -41,6 +40,13 @@ pub struct ServeArgs {
     /// Also accept requests for this host name; IP addresses and localhost are always accepted
     #[arg(long = "host-name", value_name = "NAME")]
     names: Vec<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Whose requests a server answers, and over which store.
+#[derive(Debug, clap::Args)]
+pub(super) struct ServerArgs {
     /// Consent, for this process, to all that the settings, the store and the workflows ask for
     #[arg(long)]
     trust: bool,
@@ -50,20 +56,22 @@ pub struct ServeArgs {
     on: OnArgs,
 }
 
+impl ServerArgs {
+    /// The library for a server. Nobody is asked in place: requests come at any time, and from others than the person at
+    /// the terminal.
+    pub(super) fn rondo(&self) -> Result<(Rondo, Settings), Failure> {
+        let by = if self.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
+        let rondo = self.on.over(super::builder(&self.on.flags(self.store.flags())?, by, None)?)?.open_now()?;
+        let settings = rondo.operator().agreed_settings()?;
+        Ok((rondo, settings))
+    }
+}
+
 /// How often the copy of a cluster's threads is brought up to them.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The library for a server. Nobody is asked in place: requests come at any time, and from others than the person at the
-/// terminal.
-pub(super) fn rondo_for(store: &StoreArgs, on: &OnArgs, is_trusted: bool) -> Result<(Rondo, Settings), Failure> {
-    let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
-    let rondo = on.over(super::builder(&on.flags(store.flags())?, by, None)?)?.open_now()?;
-    let settings = rondo.operator().agreed_settings()?;
-    Ok((rondo, settings))
-}
-
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, mut settings) = rondo_for(&args.store, &args.on, args.trust)?;
+    let (rondo, mut settings) = args.server.rondo()?;
     let to_open = rondo.store_to_open(&settings)?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
@@ -72,10 +80,9 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let address = format!("http://{}", listening.address);
         let host = rondo.open_store(to_open).await?.clone();
         let (token, token_file) = token(&mut settings, listening.address.port())?;
-        let (names, shown) = (args.names.clone(), rondo.folder().display().to_string());
-        let (ending, durable) = (signals.stop.clone(), host.clone());
-        let library = rondo.clone();
-        let server = Server::new(rondo, host, settings, token, names, ending.clone());
+        let ending = signals.stop.clone();
+        let (library, open_host) = (rondo.clone(), host.clone());
+        let server = Server::new(library, open_host, settings, token, args.names.clone(), ending.clone());
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {
@@ -83,6 +90,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         } else {
             output.text(&format!("{}\n", page()?))?;
             let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));
+            let shown = rondo.folder().display();
             tell(&format!(
                 "serving the workflows of {shown}\nthe address opens the page once, within 10 minutes{place}\nCtrl-C stops\n"
             ));
@@ -92,14 +100,11 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         let serving = listening.serve(server.router(), connections, ending.clone());
         let closing = async {
-            tokio::select! {
-                () = ending.cancelled() => {}
-                () = catching_up(&library) => {}
-            }
+            ending.run_until_cancelled(catching_up(&rondo)).await;
             server.close().await;
         };
         tokio::join!(serving, closing);
-        durable.leave().await;
+        host.leave().await;
         // A server has no end of its own: a signal is how it is told to stop.
         Ok(Exit::Done)
     });
@@ -111,14 +116,11 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
 async fn catching_up(rondo: &Rondo) {
     let mut is_told = false;
     loop {
-        match rondo.catch_up(None).await {
-            Ok(()) => is_told = false,
-            Err(failure) if !is_told => {
-                tell(&format!("{failure}\n"));
-                is_told = true;
-            }
-            Err(_) => {}
+        let failure = rondo.catch_up(None).await.err();
+        if let Some(failure) = failure.as_ref().filter(|_| !is_told) {
+            tell(&format!("{failure}\n"));
         }
+        is_told = failure.is_some();
         tokio::time::sleep(CATCH_UP).await;
     }
 }

@@ -29,7 +29,7 @@ use super::named_command::hinted;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
-use super::{Exit, Failure, Output, ReadArgs, json};
+use super::{Exit, Failure, Output, ReadArgs, json, some};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub struct ShowArgs {
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let folder = args.store.folder()?;
+    let folder = args.store.copied()?.folder()?;
     let (word, wanted) = args.filter.of_word(&args.thread);
     let (view, thread, row) = find_thread_in(existing_store_at(&folder)?, word)?;
     let store = view.store.as_ref();
@@ -135,7 +135,6 @@ fn is_ended(status: Status) -> bool {
     !matches!(status, Status::Running | Status::Waiting)
 }
 
-/// The steps of a thread that have been printed.
 struct ShownSteps<'a> {
     filter: StepFilter,
     follower: Option<&'a Follower>,
@@ -146,7 +145,6 @@ struct ShownSteps<'a> {
 }
 
 impl ShownSteps<'_> {
-    /// Prints the steps that the row has beyond those looked at.
     fn print(&mut self, view: &StoreView, line: &ThreadLine, row: &Row, output: &mut Output) -> Result<(), Failure> {
         let Self { filter, follower, next, has_any, hooks } = self;
         let seqs = *next..=row.seq;
@@ -171,7 +169,6 @@ const SHOWN_LANES: usize = 8;
 /// Hook metrics that measure a current amount instead of counting events.
 const GAUGES: [&str; 2] = ["bytes", "entries"];
 
-/// The metrics of a thread's hooks, summed over its steps.
 #[derive(Debug, Default)]
 pub(super) struct HookFigures {
     by_node: BTreeMap<String, OfNode>,
@@ -340,16 +337,10 @@ fn lanes_text(text: &mut String, observation: &Observation) {
         if lanes.is_empty() {
             continue;
         }
-        let shown: Vec<&str> = lanes.iter().take(SHOWN_LANES).map(LanePath::as_str).collect();
-        let more = match lanes.len() - shown.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let _ = writeln!(text, "     {how} {}{more}", shown.join(", "));
+        let _ = writeln!(text, "     {how} {}", some(lanes.iter().map(LanePath::as_str), SHOWN_LANES));
     }
 }
 
-/// The files that go with a prompt, or that a tool returned.
 fn files_text(text: &mut String, files: &[FileRef]) {
     for file in files {
         let _ = writeln!(text, "     with {file} {}", file.digest);

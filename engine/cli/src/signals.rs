@@ -13,12 +13,10 @@ use super::{Exit, Failure};
 /// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// The notice of a verb with calls in progress.
 pub const STOPPING: &str = "\nstopping; calls in flight have 7 s to end; once more stops at once\n";
 
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
-    /// Cancelled by the first signal.
     pub stop: CancellationToken,
     first: Arc<OnceLock<Exit>>,
 }
@@ -45,7 +43,6 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The exit code of the first signal.
     pub fn exit(&self) -> Option<Exit> {
         self.first.get().copied()
     }

@@ -14,18 +14,15 @@ use rondo::protocol::Value;
 use rondo::protocol::diagnostic::{Code, Severity};
 use rondo::protocol::workflow::{Checked, Workflow};
 use rondo::settings::Flags;
-use rondo::tell::tell;
+use rondo::tell::{plural, tell};
 
 use super::input::{InputArgs, inputs};
 use super::settings_files::settings;
-use super::{
-    EventOf, Exit, Failure, Faulty, Output, Style, json, json_line, report, tooling, workflow, working_folder,
-};
+use super::{Exit, Failure, Faulty, Output, Style, json, json_line, report, tooling, workflow, working_folder};
 
 /// How long a walk runs before progress is shown, and the interval from then on.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many never-taken edges are shown.
 const SHOWN_EDGES: usize = 20;
 
 /// Walk every route of a workflow with generated answers, without a model
@@ -44,20 +41,16 @@ pub struct SimulateArgs {
 pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
-    let inputs = if args.input.is_given() {
-        inputs(&args.input, &checked.workflow, &args.workflow)?.all(&checked.workflow)?
-    } else {
-        Vec::new()
-    };
-    let found = walk(checked, inputs, args.routes.into())?;
+    let given = args.input.is_given().then(|| inputs(&args.input, &checked.workflow, &args.workflow)).transpose()?;
+    let inputs = given.map(|given| given.all(&checked.workflow)).transpose()?;
+    let found = walk(checked, inputs.unwrap_or_default(), args.routes.into())?;
     let has_faults = found.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     if output.is_json() {
         lines(&found, output)?;
     } else {
         output.text(&text(&checked.workflow.name, &found))?;
-        let faulty = Faulty { faults: found.diagnostics, sources: loaded.sources };
-        output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())?;
     }
+    report::findings(&Faulty { faults: found.diagnostics, sources: loaded.sources }, output)?;
     Ok(if has_faults { Exit::Invalid } else { Exit::Done })
 }
 
@@ -122,28 +115,24 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
         // `None` if there are too many to count.
         ways: found.ways,
         all_routes: found.has_all_routes,
-    ))?;
-    found.diagnostics.iter().try_for_each(|diagnostic| output.line(&EventOf { event: "diagnostic", of: diagnostic }))
+    ))
 }
 
 fn text(name: &str, found: &Report) -> String {
-    let mut text = String::new();
     let shown = found.routes.len();
     let at_least = at_least(found.worst.is_exact);
     let ways = match found.ways {
         Some(ways) => format!("{at_least}{ways} ways through the graph"),
         None => format!("more than {} ways through the graph", simulate::MAX_WAYS),
     };
-    // Writing to a `String` cannot fail.
-    let _ = match (found.has_all_routes, shown) {
-        (true, 1) => writeln!(text, "{name}: 1 route"),
-        (true, _) => writeln!(text, "{name}: {shown} routes"),
-        (false, 0) if found.ways == Some(0) => writeln!(text, "{name}: no route to an end was found"),
-        (false, 1) if found.worst.is_exact => writeln!(text, "{name}: the shortest route of {ways}"),
-        (false, _) if found.worst.is_exact => writeln!(text, "{name}: the {shown} shortest routes of {ways}"),
-        (false, 1) => writeln!(text, "{name}: the shortest route of those found, of {ways}"),
-        (false, _) => writeln!(text, "{name}: the {shown} shortest routes of those found, of {ways}"),
+    let those = if found.worst.is_exact { "" } else { "those found, of " };
+    let routes = match (found.has_all_routes, shown) {
+        (true, _) => plural(shown as u64, "route"),
+        (false, 0) if found.ways == Some(0) => "no route to an end was found".to_owned(),
+        (false, 1) => format!("the shortest route of {those}{ways}"),
+        (false, _) => format!("the {shown} shortest routes of {those}{ways}"),
     };
+    let mut text = format!("{name}: {routes}\n");
     if shown > 0 {
         let _ = writeln!(text, "\n  steps   prompt tokens   route");
     }
@@ -169,24 +158,19 @@ fn text(name: &str, found: &Report) -> String {
     text
 }
 
-/// The words before a figure that is a lower bound.
 fn at_least(is_exact: bool) -> &'static str {
     if is_exact { "" } else { "at least " }
 }
 
 fn worst(worst: &Worst, text: &mut String) {
-    let tokens = match (worst.has_weighed_all, worst.weighed) {
-        (true, _) => String::new(),
-        (false, weighed) => format!(" on the costliest of {weighed} routes that were weighed"),
-    };
+    let Worst { steps, prompt_tokens, output_tokens, weighed, .. } = worst;
+    let on = || format!(" on the costliest of {weighed} routes that were weighed");
+    let tokens = if worst.has_weighed_all { String::new() } else { on() };
+    let (least, least_tokens) = (at_least(worst.is_exact), at_least(worst.has_weighed_all));
     let _ = writeln!(
         text,
-        "\nworst case: {}{} steps; {}about {} prompt tokens and {} output tokens{tokens}\n",
-        at_least(worst.is_exact),
-        worst.steps,
-        at_least(worst.has_weighed_all),
-        worst.prompt_tokens,
-        worst.output_tokens
+        "\nworst case: {least}{steps} steps; {least_tokens}about {prompt_tokens} prompt tokens and {output_tokens} output \
+         tokens{tokens}\n"
     );
     let width = worst.roles.keys().map(|role| role.as_str().len()).max().unwrap_or(0).max(4);
     let _ = writeln!(text, "  {:width$}   visits   prompt tokens   largest request   output tokens", "role");

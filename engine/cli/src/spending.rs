@@ -17,10 +17,7 @@ pub fn spending_text(spending: &Spending) -> String {
         }
         let _ = write!(text, ", {} out", usage.output_tokens);
     }
-    if let Some(cost) = cost_text(spending.cost) {
-        let _ = write!(text, "  {cost}");
-    }
-    text
+    text + &cost_text(spending.cost).map_or_else(String::new, |cost| format!("  {cost}"))
 }
 
 /// Dollars, such as `≥ $0.0030, 2 calls without a price`; `None` if no price is known.

@@ -14,7 +14,6 @@ use rondo::store::{Read, StoredRecord};
 
 use super::Failure;
 
-/// How many steps are read at a time when the last ones are looked for.
 const PAGE: u64 = 256;
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -40,16 +39,16 @@ pub struct FilterArgs {
 }
 
 fn seqs(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let wrong = || "write a number or two with `..` between them, such as 7, 5..9 or 5..".to_owned();
-    let number = |text: &str, absent: u64| if text.is_empty() { Ok(absent) } else { text.parse().map_err(|_| wrong()) };
+    let number = |text: &str, absent| if text.is_empty() { absent } else { text.parse().ok() };
     let (from, to) = match text.split_once("..") {
-        None => (text.parse().map_err(|_| wrong())?, text.parse().map_err(|_| wrong())?),
-        Some((from, to)) => (number(from, 1)?, number(to, u64::MAX)?),
+        None => (number(text, None), number(text, None)),
+        Some((from, to)) => (number(from, Some(1)), number(to, Some(u64::MAX))),
     };
-    match (from, to) {
+    let wrong = "write a number or two with `..` between them, such as 7, 5..9 or 5..";
+    match from.zip(to).ok_or(wrong)? {
         (0, _) => Err("steps are counted from 1".to_owned()),
-        _ if from > to => Err(format!("{from} is after {to}")),
-        _ => Ok(from..=to),
+        (from, to) if from > to => Err(format!("{from} is after {to}")),
+        (from, to) => Ok(from..=to),
     }
 }
 
@@ -64,16 +63,12 @@ impl FilterArgs {
     }
 
     /// Checks the options against the thread's workflow.
-    ///
-    /// # Errors
-    /// [`Code::ThreadUnknown`] for a name that no step of the thread can have.
     pub fn read(&self, thread: &ThreadId, workflow: &Workflow) -> Result<StepFilter, Failure> {
-        let invalid = |what: String| Failure::new(Code::ThreadUnknown, what);
-        let status = self.status.as_deref().map(Status::new).transpose().map_err(|error| invalid(error.to_string()))?;
+        let status = self.status.as_deref().map(Status::new).transpose();
         Ok(StepFilter {
             role: self.role.as_deref().map(|role| known_role(role, thread, workflow)).transpose()?,
             lane: self.lane()?,
-            status,
+            status: status.map_err(|error| unknown(error.to_string()))?,
             grep: self.grep.as_deref().map(str::to_lowercase),
             seqs: self.steps.clone().unwrap_or(1..=u64::MAX),
             newest: self.newest,
@@ -82,35 +77,32 @@ impl FilterArgs {
 
     pub fn lane(&self) -> Result<Option<LanePath>, Failure> {
         let lane = self.lane.as_deref().map(LanePath::new).transpose();
-        lane.map_err(|error| Failure::new(Code::ThreadUnknown, error.to_string()))
+        lane.map_err(|error| unknown(error.to_string()))
     }
 
-    /// Whether every step is wanted.
     pub fn is_empty(&self) -> bool {
         let Self { role, lane, status, grep, steps, newest } = self;
         role.is_none() && lane.is_none() && status.is_none() && grep.is_none() && steps.is_none() && newest.is_none()
     }
 }
 
+/// What no step of the thread can have.
+fn unknown(what: String) -> Failure {
+    Failure::new(Code::ThreadUnknown, what)
+}
+
 /// A role of the thread's workflow.
-///
-/// # Errors
-/// [`Code::ThreadUnknown`], with the role that may have been meant.
 pub fn known_role(name: &str, thread: &ThreadId, workflow: &Workflow) -> Result<RoleName, Failure> {
-    let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
     let role = RoleName::new(name).map_err(|error| unknown(error.to_string()))?;
     if workflow.role(role.as_str()).is_some() {
         return Ok(role);
     }
     let failure = unknown(format!("thread {thread} has no role {role}"));
     let names = workflow.roles.iter().map(|(name, _)| name.as_str());
-    Err(match did_you_mean(role.as_str(), names.clone()) {
-        Some(meant) => failure.with_hint(meant),
-        None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
-    })
+    let meant = did_you_mean(role.as_str(), names.clone());
+    Err(failure.with_hint(meant.unwrap_or_else(|| format!("its roles: {}", names.collect::<Vec<_>>().join(", ")))))
 }
 
-/// A filter for the steps of one thread.
 #[derive(Debug, Clone)]
 pub struct StepFilter {
     role: Option<RoleName>,

@@ -2,20 +2,16 @@
 
 use std::borrow::Cow;
 
-/// The fewest characters of a column that is made narrower.
 const MIN_CHARS: usize = 8;
 
-/// The most characters of a column that may be made narrower.
 const MAX_CHARS: usize = 40;
 
-/// The blanks between columns.
 const GAP: usize = 2;
 
 /// A column. Without any text in its cells it is left out.
 #[derive(Debug, Clone)]
 pub struct Column {
     title: Cow<'static, str>,
-    /// The place of its cells among those of a line.
     place: usize,
     /// Those with the highest rank are left out first; those of rank 0 stay.
     rank: u8,
@@ -28,7 +24,6 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column that stays as it is.
     pub fn new(title: impl Into<Cow<'static, str>>) -> Self {
         Self { title: title.into(), place: 0, rank: 0, is_right: false, shrinks: false, enough: None, width: 0 }
     }
@@ -38,7 +33,6 @@ impl Column {
         Self { rank, ..self }
     }
 
-    /// Set flush right.
     pub fn right(self) -> Self {
         Self { is_right: true, ..self }
     }
@@ -55,15 +49,10 @@ impl Column {
 
     fn cell(&self, cells: &[String]) -> String {
         let text = cells.get(self.place).map_or("", String::as_str);
-        if text.chars().count() <= self.width {
-            return text.to_owned();
-        }
-        if self.enough.is_some() {
+        if text.chars().count() <= self.width || self.enough.is_some() {
             return text.chars().take(self.width).collect();
         }
-        let mut cut: String = text.chars().take(self.width.saturating_sub(1)).collect();
-        cut.push('…');
-        cut
+        text.chars().take(self.width.saturating_sub(1)).chain(['…']).collect()
     }
 }
 
@@ -79,7 +68,6 @@ impl Table {
         Self { columns: columns.collect() }
     }
 
-    /// Makes room for the cells of a line.
     pub fn measure(&mut self, cells: &[String]) {
         for (column, cell) in self.columns.iter_mut().zip(cells) {
             let most = if column.shrinks { MAX_CHARS } else { usize::MAX };
@@ -100,8 +88,7 @@ impl Table {
         };
         if excess(columns) > 0 {
             for column in columns.iter_mut() {
-                column.width =
-                    column.enough.map_or(column.width, |chars| column.width.min(chars.max(column.title.len())));
+                column.width = column.width.min(column.enough.unwrap_or(usize::MAX).max(column.title.len()));
             }
         }
         loop {
@@ -122,7 +109,6 @@ impl Table {
         }
     }
 
-    /// The whole table of these lines.
     pub fn text<Cells: AsRef<[String]>>(mut self, lines: &[Cells], width: usize) -> String {
         for cells in lines {
             self.measure(cells.as_ref());
@@ -131,25 +117,20 @@ impl Table {
         lines.iter().fold(self.titles(), |text, cells| text + &self.line(cells.as_ref()))
     }
 
-    /// The line of titles.
     pub fn titles(&self) -> String {
         self.line_of(|column| column.title.to_string())
     }
 
-    /// The line of these cells.
     pub fn line(&self, cells: &[String]) -> String {
         self.line_of(|column| column.cell(cells))
     }
 
     fn line_of(&self, text: impl Fn(&Column) -> String) -> String {
-        let padded: Vec<String> = self
-            .columns
-            .iter()
-            .map(|column| {
-                let (text, width) = (text(column), column.width);
-                if column.is_right { format!("{text:>width$}") } else { format!("{text:<width$}") }
-            })
-            .collect();
+        let padded = |column: &Column| {
+            let (text, width) = (text(column), column.width);
+            if column.is_right { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        };
+        let padded: Vec<String> = self.columns.iter().map(padded).collect();
         format!("{}\n", padded.join(&" ".repeat(GAP)).trim_end())
     }
 }

@@ -53,13 +53,11 @@ pub struct TestArgs {
     store: StoreArgs,
 }
 
-/// The test run of one workflow.
 struct Run {
     suite: Suite,
     report: Report,
 }
 
-/// A workflow that cannot be read.
 struct Unread {
     file: String,
     why: String,
@@ -159,7 +157,6 @@ fn run(target: &Target, filter: Option<&str>, output: &Output) -> Result<Run, Fa
     Ok(Run { suite, report })
 }
 
-/// Reads a workflow with the places of its parts.
 fn definition(file: &Path) -> Result<Definition, Failure> {
     let Loaded { path, checked, sources } = workflow::read(file.to_path_buf())?;
     Definition::of(&path.to_string_lossy(), checked).map_err(|faults| Faulty { faults, sources }.into())

@@ -12,13 +12,10 @@ use super::store_access::StoreView;
 use super::table::{Column, Table};
 use super::{Exit, Failure, Output, ReadArgs, Style, json, thread_row};
 
-/// How many rows are read at a time where the newest come first.
 const PAGE: usize = 256;
 
-/// How many bytes of a table are written at a time.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// The fewest characters that an id is shortened to.
 const MIN_ID_CHARS: usize = 10;
 
 /// List the threads of the store: newest first, with --json oldest first
@@ -59,7 +56,7 @@ pub(super) fn status(text: &str) -> Result<Status, String> {
 
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let none = "no threads yet; `rondo run` starts one\n";
-    let Some(view) = args.store.view()? else { return output.aside(none).map(|()| Exit::Done) };
+    let Some(view) = args.store.copied()?.view()? else { return output.aside(none).map(|()| Exit::Done) };
     let listing = Listing { args, view: &view, now_ms: SystemEnv::default().now_ms() };
     if output.is_json() {
         listing.write_json(output)?;
@@ -113,12 +110,11 @@ impl Listing<'_> {
     }
 
     fn write_json(&self, output: &mut Output) -> Result<(), Failure> {
-        let older = match self.args.newest {
-            Some(newest) => {
-                self.oldest_first().try_fold(0_usize, |count, row| row.map(|_| count + 1))?.saturating_sub(newest)
-            }
-            None => 0,
-        };
+        let mut older = 0_usize;
+        if let Some(newest) = self.args.newest {
+            older = self.oldest_first().try_fold(0, |count, row| row.map(|_| count + 1))?;
+            older = older.saturating_sub(newest);
+        }
         self.oldest_first().skip(older).try_for_each(|row| output.line(&self.line(&row?)?))
     }
 
@@ -136,8 +132,7 @@ impl Listing<'_> {
         }
         let newest = self.args.newest.unwrap_or(usize::MAX);
         let lines = || {
-            let rows = self.newest_first(&pages).take(newest);
-            rows.map(|row| {
+            self.newest_first(&pages).take(newest).map(|row| {
                 let row = row?;
                 Ok(cells(&self.line(&row)?, self.now_ms.saturating_sub(begun_ms(&row.1, self.now_ms))))
             })
@@ -151,15 +146,12 @@ pub(super) fn begun_ms(row: &Row, now_ms: u64) -> u64 {
     thread_row::origin(row).map_or(now_ms, |origin| origin.started_at_ms)
 }
 
-/// How many characters two ids begin with.
 fn common_chars(one: &ThreadId, other: &ThreadId) -> usize {
     one.as_str().bytes().zip(other.as_str().bytes()).take_while(|(one, other)| one == other).count()
 }
 
-/// The cells of a thread's line.
-pub(super) type Cells = [String; 8];
+type Cells = [String; 8];
 
-/// The cells of a thread's line and age.
 pub(super) fn cells(line: &ThreadLine, age_ms: u64) -> Cells {
     [
         line.thread.to_string(),

@@ -17,7 +17,6 @@ use super::settings_files::{self, SettingsFiles};
 use super::tooling::granted_paths;
 use super::{Exit, Failure, Output, StoreArgs, json, json_line, tooling, workflow, working_folder};
 
-/// The most characters to which effects are padded.
 const MAX_REACH: usize = 26;
 
 /// List the tools that each role of a workflow would have, and why
@@ -47,11 +46,9 @@ struct ToolLine {
     /// What grants it, or why it is not granted.
     why: String,
     description: Option<String>,
-    /// The JSON Schema of its arguments.
     parameters: Option<serde_json::Value>,
 }
 
-/// What a tool has an effect on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 struct Reach {
     /// `pure`, `reads`, `writes` or `external`; `None` if there is no such tool.
@@ -107,13 +104,12 @@ fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result
             let mut offered = BTreeSet::new();
             for (_, offer) in toolbox.offers() {
                 let spec = offer.tool.spec();
-                let by = by(&spec.name);
                 let not_agreed = || "nobody agreed to it; `rondo trust` shows what is asked for".to_owned();
-                let granted = by.filter(|_| offer.denied.is_none());
-                let why = granted.map(|by| format!("granted by {by}"));
-                let why = why.unwrap_or_else(|| offer.denied.clone().unwrap_or_else(not_agreed));
+                let granted = by(&spec.name).filter(|_| offer.denied.is_none());
+                let why = granted.map(|by| format!("granted by {by}")).or_else(|| offer.denied.clone());
+                let permission = (granted.is_some(), why.unwrap_or_else(not_agreed));
                 let reach = Reach::of(&*offer.tool, Some(&name), settings);
-                lines.push(line(Some(role.clone()), spec.name.clone(), Some(spec), reach, (granted.is_some(), why)));
+                lines.push(line(Some(role.clone()), spec.name.clone(), Some(spec), reach, permission));
                 offered.insert(spec.name.clone());
             }
             let missing = toolbox.missing().into_iter().filter(|missing| !offered.contains(&missing.pattern));
@@ -180,15 +176,12 @@ impl Reach {
 
 /// The hosts that are granted to a role; without one, all of them.
 fn hosts(grant: &Grant, role: Option<&RoleName>) -> Vec<String> {
-    let is_of = |host: &str| match (host.split_once('/'), role) {
-        (Some((of, _)), Some(role)) => of == role.as_str(),
-        _ => true,
+    let Some(role) = role else { return grant.hosts.clone() };
+    let own = |host: &String| match host.split_once('/') {
+        Some((of, host)) => (of == role.as_str()).then(|| host.rsplit('/').next().unwrap_or(host).to_owned()),
+        None => Some(host.clone()),
     };
-    let own = |host: &String| match role {
-        Some(_) => host.rsplit('/').next().unwrap_or(host).to_owned(),
-        None => host.clone(),
-    };
-    grant.hosts.iter().filter(|host| is_of(host)).map(own).collect()
+    grant.hosts.iter().filter_map(own).collect()
 }
 
 fn line(
@@ -222,11 +215,11 @@ fn text(lines: &[ToolLine], sandbox: &str, settings: &Settings) -> String {
     let widest = |cell: fn(&ToolLine) -> usize| lines.iter().map(cell).max().unwrap_or(0);
     let width = widest(|line| line.tool.chars().count());
     let reach = widest(|line| line.reach.text().chars().count()).min(MAX_REACH);
-    let mut of = None;
+    let mut of = &None;
     for line in lines {
-        if line.role.is_some() && line.role != of {
-            let _ = writeln!(text, "{}", line.role.as_deref().unwrap_or_default());
-            of.clone_from(&line.role);
+        if let Some(role) = line.role.as_ref().filter(|_| line.role != *of) {
+            let _ = writeln!(text, "{role}");
+            of = &line.role;
         }
         let mark = if line.granted { ' ' } else { '!' };
         let origin = line.origin.as_deref().map_or_else(String::new, |origin| format!("{origin}, "));

@@ -83,7 +83,6 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     consider(args, &asked, subject, &settings, output)
 }
 
-/// Shows the asks, and records the consent of a person or of `--yes`.
 fn consider(
     args: &TrustArgs,
     asked: &ConsentRequest,
@@ -101,8 +100,7 @@ fn consider(
         let what = subject.map_or_else(|| format!("the settings of {folder}"), |subject| subject.file.to_owned());
         output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
     } else {
-        output.text(&text)?;
-        output.text(&format!("digest {digest}\n"))?;
+        output.text(&format!("{text}digest {digest}\n"))?;
     }
     asked.records_lie_outside(settings)?;
     // A person may mark a workflow as their own even if it asks for nothing yet.
@@ -123,8 +121,7 @@ fn consider(
         return Err(not_agreed(Code::NotTrusted, digest));
     }
     asked.record(shown, args.own, settings)?;
-    output.aside("trusted until something of this changes\n")?;
-    Ok(Exit::Done)
+    output.aside("trusted until something of this changes\n").map(|()| Exit::Done)
 }
 
 /// Whether `--yes` names the digest, or the person at the terminal agrees.
@@ -154,10 +151,8 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
         (Some(names), _) => names.iter().any(|name| records.revoke_workflow(name)),
         (None, Some(folder)) => records.settings.remove(&folder).is_some(),
         (None, None) => false,
-    });
-    let revoked = revoked?;
-    output.aside(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
-    Ok(Exit::Done)
+    })?;
+    output.aside(if revoked { "no longer trusted\n" } else { "it was not trusted\n" }).map(|()| Exit::Done)
 }
 
 fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
@@ -190,8 +185,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
     };
     if args.revoke {
         folder::unsign(at)?;
-        output.aside("the store is no longer known as yours\n")?;
-        return Ok(Exit::Done);
+        return output.aside("the store is no longer known as yours\n").map(|()| Exit::Done);
     }
     let view = view_store_at(at)?;
     let own = is_trusted(signed, settings)?;
@@ -219,8 +213,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Err(not_agreed(Code::StoreForeign, digest));
     }
     sign(at, settings)?;
-    output.aside("the store is yours\n")?;
-    Ok(Exit::Done)
+    output.aside("the store is yours\n").map(|()| Exit::Done)
 }
 
 #[derive(Debug, Serialize)]
@@ -269,6 +262,5 @@ fn server(
     if !is_unchanged && !agrees(args, digest, "Agree to these tools, until they change? [y/N]: ", output) {
         return Err(not_agreed(Code::NotTrusted, digest));
     }
-    tooling::agree(offered, settings)?;
-    Ok(Exit::Done)
+    tooling::agree(offered, settings).map(|()| Exit::Done)
 }

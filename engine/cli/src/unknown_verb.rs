@@ -5,41 +5,22 @@ use rondo::protocol::diagnostic::{Code, nearest};
 
 use super::Failure;
 
-/// Verbs of other programs, with the command of rondo that does the same.
-const ELSEWHERE: [(&str, &str); 33] = [
-    ("check", "validate"),
-    ("config", "doctor"),
-    ("continue", "resume"),
-    ("cost", "usage"),
-    ("create", "init"),
-    ("dag", "graph"),
-    ("delete", "prune"),
-    ("describe", "show"),
-    ("docs", "explain"),
-    ("draw", "graph"),
-    ("env", "doctor"),
-    ("exec", "run"),
-    ("history", "show"),
-    ("info", "show"),
-    ("inspect", "show"),
-    ("invoke", "run"),
-    ("kill", "cancel"),
-    ("lint", "validate"),
-    ("list", "threads"),
-    ("log", "show"),
-    ("logs", "show"),
-    ("ls", "threads"),
-    ("new", "init"),
-    ("plot", "graph"),
-    ("ps", "threads"),
-    ("reply", "answer"),
-    ("respond", "answer"),
-    ("runs", "threads"),
-    ("start", "run"),
-    ("status", "threads"),
-    ("stop", "cancel"),
-    ("trace", "show"),
-    ("tests", "test"),
+/// Commands of rondo, with the verbs of other programs that do the same.
+const ELSEWHERE: [(&str, &[&str]); 14] = [
+    ("answer", &["reply", "respond"]),
+    ("cancel", &["kill", "stop"]),
+    ("doctor", &["config", "env"]),
+    ("explain", &["docs"]),
+    ("graph", &["dag", "draw", "plot"]),
+    ("init", &["create", "new"]),
+    ("prune", &["delete"]),
+    ("resume", &["continue"]),
+    ("run", &["exec", "invoke", "start"]),
+    ("show", &["describe", "history", "info", "inspect", "log", "logs", "trace"]),
+    ("test", &["tests"]),
+    ("threads", &["list", "ls", "ps", "runs", "status"]),
+    ("usage", &["cost"]),
+    ("validate", &["check", "lint"]),
 ];
 
 pub fn failure(error: &clap::Error, command: &clap::Command) -> Failure {
@@ -48,11 +29,10 @@ pub fn failure(error: &clap::Error, command: &clap::Command) -> Failure {
         _ => "",
     };
     let verbs = || command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-    let same = ELSEWHERE.iter().find(|(other, _)| *other == word).map(|(_, verb)| *verb);
+    let same = ELSEWHERE.iter().find(|(_, others)| others.contains(&word)).map(|(verb, _)| *verb);
     let same = same.filter(|verb| verbs().any(|known| known == *verb));
-    let hint = match same.or_else(|| nearest(word, verbs())) {
-        Some(verb) => format!("did you mean `rondo {verb}`? `rondo --help` lists the verbs"),
-        None => "`rondo --help` lists the verbs".to_owned(),
-    };
-    Failure::new(Code::UnknownVerb, format!("there is no verb `{word}`")).with_hint(hint)
+    let meant = same.or_else(|| nearest(word, verbs()));
+    let meant = meant.map_or_else(String::new, |verb| format!("did you mean `rondo {verb}`? "));
+    let failure = Failure::new(Code::UnknownVerb, format!("there is no verb `{word}`"));
+    failure.with_hint(format!("{meant}`rondo --help` lists the verbs"))
 }

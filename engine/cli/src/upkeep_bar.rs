@@ -7,7 +7,6 @@ use rondo::store::check::Progress;
 
 use super::Style;
 
-/// How often the bar is drawn at most.
 const REDRAWS_PER_SECOND: u8 = 8;
 
 /// A bar on a terminal; elsewhere nothing is drawn.
@@ -23,19 +22,15 @@ pub(super) fn with_bar<T>(work: impl FnOnce(&mut (dyn FnMut(Progress) + Send)) -
 
 impl UpkeepBar {
     pub(super) fn new() -> Self {
-        let is_shown = Style::stderr().is_terminal;
-        let target = if is_shown {
-            ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(None, target);
+        if !Style::stderr().is_terminal {
+            return Self(ProgressBar::hidden());
+        }
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let style =
             ProgressStyle::with_template("{spinner} {wide_bar} {percent:>3}% of {human_len} entries, {eta} left");
+        let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        if is_shown {
-            bar.enable_steady_tick(Duration::from_millis(125));
-        }
+        bar.enable_steady_tick(Duration::from_millis(125));
         Self(bar)
     }
 

@@ -33,8 +33,8 @@ pub struct UsageArgs {
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
     let from_ms = args.since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
-    let view = if args.threads.is_empty() { args.store.view()? } else { Some(args.store.existing()?) };
-    let groups = match &view {
+    let store = args.store.copied()?;
+    let groups = match if args.threads.is_empty() { store.view()? } else { Some(store.existing()?) } {
         Some(view) => {
             let store = view.store.as_ref();
             let found = args.threads.iter().map(|word| find_thread(store, word).map(|(thread, _)| thread));

@@ -14,13 +14,13 @@ use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::id::RoleName;
 use rondo::protocol::workflow::read::FileError;
 use rondo::protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
-use rondo::settings::{Flags, SCRIPTED_MODEL, Settings};
+use rondo::settings::{Flags, SCRIPTED_MODEL, Settings, list_price};
 use rondo::tell::plural;
 
 use super::consent::by_settings;
 use super::known_tools::KnownTools;
 use super::settings_files::{self, settings};
-use super::{EventOf, Exit, Failure, Faulty, Output, Style, json, report, tooling, workflow, working_folder};
+use super::{Exit, Failure, Faulty, Output, json, report, tooling, workflow, working_folder};
 
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
@@ -41,35 +41,31 @@ pub struct ValidateArgs {
 
 pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
-    let mut errors = 0;
-    let mut warnings = 0;
-    let mut checked = 0;
-    let prefix_lint = if args.prefix { Some(PrefixLint::new()?) } else { None };
-    let prefix_lint = prefix_lint.as_ref();
+    let (mut checked, mut errors, mut warnings) = (0, 0, 0);
+    let prefix_lint = args.prefix.then(PrefixLint::new).transpose()?;
     // If settings cannot be read, prices and tools are not checked; `doctor` reports their faults.
     let files = settings_files::read(&Flags::default()).ok();
     let settings = files.as_ref().and_then(|files| files.in_force().ok());
     let tools =
         files.as_ref().zip(settings.as_ref()).and_then(|(files, settings)| KnownTools::new(files, settings).ok());
-    let checks = Checks { prefix_lint, settings: settings.as_ref(), tools: tools.as_ref() };
+    let checks = Checks { prefix_lint: prefix_lint.as_ref(), settings: settings.as_ref(), tools: tools.as_ref() };
+    let mut check = |found| {
+        checked += 1;
+        count(found, &checks, output, &mut errors, &mut warnings)
+    };
     if args.stdin {
         let name = args.files.first().map_or("stdin.yaml", String::as_str);
-        let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
-        count(found, &checks, output, &mut errors, &mut warnings)?;
-        checked += 1;
+        check(stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text)))?;
     } else {
         let own = if args.files.is_empty() { workflow::own(&here) } else { Vec::new() };
-        for name in args.files.iter().chain(&own) {
-            count(workflow::load(name, &here), &checks, output, &mut errors, &mut warnings)?;
-            checked += 1;
-        }
-        if checked == 0 {
-            let message = "there is no workflow here, and none below workflows/";
-            return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("`rondo init NAME` makes one"));
-        }
+        args.files.iter().chain(&own).try_for_each(|name| check(workflow::load(name, &here)))?;
     }
-    let files = plural(checked, "file");
-    output.tell(&format!("{files}: {}, {}\n", plural(errors, "error"), plural(warnings, "warning")));
+    if checked == 0 {
+        let message = "there is no workflow here, and none below workflows/";
+        return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("`rondo init NAME` makes one"));
+    }
+    let (files, faults) = (plural(checked, "file"), plural(errors, "error"));
+    output.tell(&format!("{files}: {faults}, {}\n", plural(warnings, "warning")));
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
@@ -94,13 +90,11 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
         for name in std::iter::once(&model.model).chain(fallback) {
             let Ok(resolved) = settings.model(name, workflow.models.get(name), Some("")) else { continue };
             // A run fails on an unnamed model before its price matters.
-            let is_known = resolved.price.is_some()
-                || resolved.model.is_empty()
-                || rondo::settings::list_price(&resolved.model).is_some();
+            let id = &resolved.model;
+            let is_known = resolved.price.is_some() || id.is_empty() || list_price(id).is_some();
             if is_known || !said.insert((limits.clone(), name.clone())) {
                 continue;
             }
-            let id = &resolved.model;
             let message =
                 format!("the limit on money holds nothing for the model `{name}` ({id}), whose price is not known");
             let fault = places.key_fault(Code::PriceUnknown, &format!("{limits}.cost_usd"), message);
@@ -166,13 +160,7 @@ fn count(
     for fault in &faulty.faults {
         *if fault.severity == Severity::Error { &mut *errors } else { &mut *warnings } += 1;
     }
-    if output.is_json() {
-        for diagnostic in &faulty.faults {
-            output.line(&EventOf { event: "diagnostic", of: diagnostic })?;
-        }
-        return Ok(());
-    }
-    output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())
+    report::findings(&faulty, output)
 }
 
 /// Checks prefixes with the models and tools that the settings give to roles.
@@ -187,14 +175,12 @@ impl PrefixLint {
         Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
     }
 
-    /// Warnings about the prefixes of a workflow.
     fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
         let names_tools =
             |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
         if self.tools.get().is_none() && workflow.tree().iter().any(|(_, workflow)| names_tools(workflow)) {
-            let (tools, _) = tooling::local(&self.settings)?;
             // It is only set here.
-            let _ = self.tools.set(tools);
+            let _ = self.tools.set(tooling::local(&self.settings)?.0);
         }
         lint::lint(workflow, places, &|workflow| self.resolved_roles(workflow))
             .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
@@ -219,12 +205,8 @@ impl PrefixLint {
 fn stdin_text() -> Result<String, Failure> {
     let unreadable = |what: String| Failure::new(Code::FileRefused, format!("stdin: {what}"));
     let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_STDIN_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_STDIN_BYTES {
+    let read = std::io::stdin().lock().take(MAX_STDIN_BYTES + 1).read_to_end(&mut bytes);
+    if read.map_err(|error| unreadable(error.to_string()))? as u64 > MAX_STDIN_BYTES {
         return Err(unreadable(format!("it is larger than {MAX_STDIN_BYTES} bytes")));
     }
     FileError::text_of(bytes).map_err(|error| unreadable(error.to_string()))

@@ -19,7 +19,7 @@ pub struct VerifyArgs {
 }
 
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.copied()?.existing()?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
     rebuild::requests(view.store.as_ref(), &thread, &row, &|_| true, &mut |request| {

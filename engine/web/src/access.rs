@@ -31,7 +31,6 @@ use super::body::{self, Json};
 use super::places::Place;
 use super::problem::Problem;
 
-/// Where sessions begin and end.
 const SESSION: &str = "/api/v1/session";
 
 const MIN_CHARS: usize = 16;
@@ -218,7 +217,6 @@ pub struct SessionBegun {
     session: String,
 }
 
-/// Begins a session.
 pub async fn begin_session(State(server): State<Server>, request: Request) -> Result<Json<SessionBegun>, Problem> {
     let now = Instant::now();
     let is_known = match body::json(request, body::MAX_OPEN_BODY_BYTES).await? {
@@ -231,7 +229,6 @@ pub async fn begin_session(State(server): State<Server>, request: Request) -> Re
     Ok(Json(SessionBegun { session: server.sessions.begin(now)? }))
 }
 
-/// Ends the session that sends it; sent with the token, all of them.
 pub async fn end_session(State(server): State<Server>, headers: HeaderMap) -> StatusCode {
     match bearer(&headers) {
         Some(key) if !server.token.is(key) => server.sessions.end(key),

@@ -22,18 +22,19 @@ pub struct BatchList {
 }
 
 pub async fn list(State(server): State<Server>) -> Result<Json<BatchList>, Problem> {
-    let list = server.reading(|server, store| {
-        let driven = server.host.driven();
-        let mut batches = Vec::new();
-        for id in store.batches(None, usize::MAX)?.into_iter().rev() {
-            // One that was deleted meanwhile is none.
-            if let Some(batch) = Batch::read(store, &id)? {
-                batches.push(batch_line(store, &driven, &id, batch)?);
+    server
+        .json(|server, store| {
+            let driven = server.host.driven();
+            let mut batches = Vec::new();
+            for id in store.batches(None, usize::MAX)?.into_iter().rev() {
+                // One that was deleted meanwhile is none.
+                if let Some(batch) = Batch::read(store, &id)? {
+                    batches.push(batch_line(store, &driven, &id, batch)?);
+                }
             }
-        }
-        Ok(BatchList { batches })
-    });
-    list.await.map(Json)
+            Ok(BatchList { batches })
+        })
+        .await
 }
 
 /// Which lines of a batch are wanted.
@@ -58,11 +59,12 @@ pub async fn one(
     query: Query<LinesQuery>,
 ) -> Result<Json<BatchView>, Problem> {
     let limit = limit(query.0.limit, PAGE, MAX_PAGE)?;
-    let view = server.reading(move |server, store| {
-        let driven = server.host.driven();
-        let (id, batch) = find_batch(store, &word)?;
-        let rows = lines(store, &driven, (&id, query.0.after.saturating_add(1)), limit)?;
-        Ok(BatchView { batch: batch_line(store, &driven, &id, batch)?, rows })
-    });
-    view.await.map(Json)
+    server
+        .json(move |server, store| {
+            let driven = server.host.driven();
+            let (id, batch) = find_batch(store, &word)?;
+            let rows = lines(store, &driven, (&id, query.0.after.saturating_add(1)), limit)?;
+            Ok(BatchView { batch: batch_line(store, &driven, &id, batch)?, rows })
+        })
+        .await
 }

@@ -26,7 +26,6 @@ const ALL_BODIES_KIB: usize = 64 << 10;
 
 static ARRIVING: Semaphore = Semaphore::const_new(ALL_BODIES_KIB);
 
-/// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub const NDJSON: &str = "application/x-ndjson";

@@ -9,7 +9,7 @@ use rondo::agent_kit::tool::InDoubt;
 use rondo::core::Answerer;
 use rondo::core::local::Cancelled;
 use rondo::host::answering::this_person;
-use rondo::host::find_thread::{find_thread, root};
+use rondo::host::find_thread::root;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::{Digest, Value};
@@ -79,9 +79,7 @@ pub async fn resume(
     let thread = server.rondo.find(&word).await?;
     server.has_room_for(&thread)?;
     let mut resume = server.rondo.resume(&thread);
-    for (key, value) in limit_words(&request.limits) {
-        resume = resume.limit(key, value);
-    }
+    resume = limit_words(&request.limits).fold(resume, |resume, (key, value)| resume.limit(key, value));
     resume = match request.in_doubt {
         Some(InDoubtChoice::Retry) => resume.in_doubt(InDoubt::Retry),
         Some(InDoubtChoice::Skip) => resume.in_doubt(InDoubt::Skip),
@@ -90,9 +88,8 @@ pub async fn resume(
     started(&server, server.follow(resume.start().await?)).await
 }
 
-/// The run ends, and the thread can be resumed.
 pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
-    let thread = server.reading(move |_, store| Ok(root(store, find_thread(store, &word)?)?.0)).await?;
+    let thread = server.of_thread(word, |_, store, found| Ok(root(store, found)?.0)).await?;
     if !server.host.engine().stop(&thread).await {
         let what = format!("thread {thread} does not run in this server, so it cannot be stopped here");
         return Err(Problem::new(StatusCode::CONFLICT, Code::NotRunning, what)
@@ -101,9 +98,8 @@ pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Res
     started(&server, thread).await
 }
 
-/// The thread ends for good.
 pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
-    let thread = server.reading(move |_, store| Ok(find_thread(store, &word)?.0)).await?;
+    let thread = server.of_thread(word, |_, _, (thread, _)| Ok(thread)).await?;
     // A run that is still stopping is told by the status of the thread.
     let (Cancelled::Ended { .. } | Cancelled::Stopping) = run::cancel(&server.rondo, &thread).await?;
     started(&server, thread).await
@@ -132,9 +128,8 @@ pub async fn answer(
     Json(request): Json<AnswerRequest>,
 ) -> Result<Response, Problem> {
     if request.form.is_none() {
-        return Err(invalid(
-            "form: the answer does not say to which form; send its `digest`, as `forms` of the thread has it",
-        ));
+        let what = "form: the answer does not say to which form; send its `digest`, as `forms` of the thread has it";
+        return Err(invalid(what));
     }
     started(&server, server.follow(server.answered(word, request, this_person()).await?)).await
 }

@@ -12,7 +12,6 @@ use axum::response::sse;
 use axum::response::{IntoResponse as _, Response, Sse};
 use futures_util::stream::{self, Stream};
 use rondo::core::local::{SubscribeError, Subscription, unreadable};
-use rondo::host::find_thread::find_thread;
 use rondo::protocol::event::{Event, EventId, What};
 use rondo::protocol::id::ThreadId;
 use rondo::store;
@@ -37,7 +36,6 @@ pub struct EventsQuery {
     after: Option<String>,
 }
 
-/// The last event that a client has.
 fn position(headers: &HeaderMap, query: &EventsQuery) -> Result<EventId, Problem> {
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
     let Some(text) = header.or(query.after.as_deref()) else { return Ok(EventId::NONE) };
@@ -53,13 +51,11 @@ pub async fn of_thread(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = position(&headers, &query.0)?;
-    let (thread, last, has_ended) = server
-        .reading(move |_, store| {
-            let (thread, row) = find_thread(store, &word)?;
-            let last = rondo::core::local::end(store, &thread)?.unwrap_or(EventId::NONE);
-            Ok((thread, last, row.status.has_ended()))
-        })
-        .await?;
+    let found = server.of_thread(word, |_, store, (thread, row)| {
+        let last = rondo::core::local::end(store, &thread)?.unwrap_or(EventId::NONE);
+        Ok((thread, last, row.status.has_ended()))
+    });
+    let (thread, last, has_ended) = found.await?;
     if after > last {
         return Err(invalid(format!("thread {thread} has no event {after}; its last is {last}")));
     }
@@ -70,7 +66,6 @@ pub async fn of_thread(
     Ok(streamed(stream::unfold(follower, Follower::next)))
 }
 
-/// The comments of an idle stream.
 pub fn keep_alive() -> sse::KeepAlive {
     sse::KeepAlive::new().interval(KEEP_ALIVE)
 }
@@ -82,13 +77,9 @@ fn streamed(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + 
 fn written(event: &Event) -> Option<sse::Event> {
     let data = serde_json::to_string(&event.line(tell::hint)).ok()?;
     let written = sse::Event::default().event(event.what.name()).data(data);
-    Some(match event.id {
-        Some(id) => written.id(id.to_string()),
-        None => written,
-    })
+    Some(event.id.into_iter().fold(written, |written, id| written.id(id.to_string())))
 }
 
-/// Reads the events of one thread for one client.
 struct Follower {
     server: Server,
     thread: ThreadId,
@@ -96,7 +87,6 @@ struct Follower {
     after: EventId,
     /// The events of a run here, or what the store had.
     subscription: Option<Subscription>,
-    /// Whether the thread's last event was sent.
     is_at_end: bool,
 }
 
@@ -118,18 +108,13 @@ impl Follower {
                     return Some((Ok(written), self));
                 }
             };
-            if event.thread == self.thread {
+            let is_own = event.thread == self.thread;
+            if is_own {
                 self.after = event.id.unwrap_or(self.after);
                 self.is_at_end = matches!(event.what, What::ThreadFinished { .. });
-            } else if event.id.is_some() {
-                // A child's ids are of its own log, and would mislead a client that comes back.
-                let event = Event { id: None, ..event };
-                if let Some(written) = written(&event) {
-                    return Some((Ok(written), self));
-                }
-                continue;
             }
-            if let Some(written) = written(&event) {
+            // A child's ids are of its own log, and would mislead a client that comes back.
+            if let Some(written) = written(&Event { id: event.id.filter(|_| is_own), ..event }) {
                 return Some((Ok(written), self));
             }
         }

@@ -32,10 +32,7 @@ impl Server {
     }
 }
 
-/// A value that is kept.
-///
-/// # Errors
-/// If it is damaged: what was done for its key would be done again.
+/// A value that is kept; a failure if it is damaged: what was done for its key would be done again.
 pub(super) fn known<T: DeserializeOwned>(space: &KeySpace, key: &[u8]) -> Result<Option<T>, Failure> {
     let Some(bytes) = space.get(key)? else { return Ok(None) };
     let damaged = |error| store::Error::from(Damage::new(format!("what is kept of a request: {error}")));

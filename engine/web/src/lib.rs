@@ -42,7 +42,7 @@ use axum::routing::get;
 use rondo::core::local::Topic;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
-use rondo::store::Read;
+use rondo::store::{Read, Row};
 use rondo::{Rondo, Run, blocking};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,13 +54,13 @@ use openapi::Schemas;
 use problem::Problem;
 use rondo::failure::Failure;
 use rondo::host::Host;
+use rondo::host::find_thread::find_thread;
 use rondo::settings::Settings;
 use routes::GROUPS;
 use sessions::Sessions;
 
 pub use openings::listen;
 
-/// The most threads that run in a server at once.
 const MAX_RUNNING: usize = 1_000;
 
 /// What pages may load: only what this server sends, and nothing inline.
@@ -125,17 +125,11 @@ impl Server {
     }
 
     /// A code with which a browser begins a session, once.
-    ///
-    /// # Errors
-    /// If the system provides no random bytes.
     pub fn code(&self) -> Result<String, Failure> {
         self.sessions.code(std::time::Instant::now())
     }
 
     /// Refuses to begin or to continue a thread where too many run.
-    ///
-    /// # Errors
-    /// A problem with status 429.
     fn has_room(&self) -> Result<(), Problem> {
         if self.host.engine().running() < MAX_RUNNING {
             return Ok(());
@@ -183,19 +177,35 @@ impl Server {
         Ok(blocking(move || read(&server, &**server.host.engine().store())).await?)
     }
 
+    /// The same, as JSON.
+    async fn json<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Inner, &dyn Read) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Json<T>, Problem> {
+        self.reading(read).await.map(Json)
+    }
+
+    /// Runs `read` over the thread that a word names.
+    async fn of_thread<T: Send + 'static>(
+        &self,
+        word: String,
+        read: impl FnOnce(&Inner, &dyn Read, (ThreadId, Row)) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.reading(move |server, store| read(server, store, find_thread(store, &word)?)).await
+    }
+
     /// Passes the events of a thread that runs here to those who read the events of all threads. Returns its id.
     fn follow(&self, mut run: Run) -> ThreadId {
         let thread = run.thread().clone();
-        if run.was_over() {
-            return thread;
+        if !run.was_over() {
+            let server = self.clone();
+            tokio::spawn(async move {
+                while let Some(event) = run.next().await {
+                    server.live.publish_foreign(event);
+                }
+                run.ended().await
+            });
         }
-        let server = self.clone();
-        tokio::spawn(async move {
-            while let Some(event) = run.next().await {
-                server.live.publish_foreign(event);
-            }
-            run.ended().await
-        });
         thread
     }
 }

@@ -37,7 +37,6 @@ use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
 use super::{Server, kept};
 
-/// The tool that answers a form.
 const ANSWER: &str = "answer";
 
 /// The member of `_meta` with the key of a call.
@@ -49,7 +48,6 @@ const SPACE: &str = "calls";
 /// How often a call looks whether a thread has settled that runs for another call.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A call that was made.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -60,7 +58,6 @@ struct Call {
     is_answered: bool,
 }
 
-/// The workflows of a server as tools.
 struct Tools {
     server: Server,
     /// Whether scripts answer in place of models.
@@ -145,7 +142,6 @@ impl ServerHandler for Tools {
     }
 }
 
-/// Who waits for the end of a call.
 struct Caller {
     /// Where notifications of progress go.
     progress: Option<(ProgressToken, Peer<RoleServer>)>,
@@ -188,14 +184,13 @@ impl Tools {
                 call
             }
         };
-        let handle = match engine.store().row(&call.thread).map_err(Failure::from)? {
-            None => Some(self.begin(name, arguments, &call.thread).await?),
-            Some(_) => None,
-        };
-        drop(alone);
-        let settled = match handle {
-            Some(handle) => self.updates_of(handle, caller).await?,
-            None => self.joined(&call.thread, caller).await?,
+        let settled = if engine.store().row(&call.thread).map_err(Failure::from)?.is_none() {
+            let handle = self.begin(name, arguments, &call.thread).await?;
+            drop(alone);
+            self.updates_of(handle, caller).await?
+        } else {
+            drop(alone);
+            self.joined(&call.thread, caller).await?
         };
         keep(&Call { is_answered: true, ..call }).await?;
         Ok(settled)
@@ -238,13 +233,9 @@ impl Tools {
     }
 
     async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<Run, Problem> {
-        let input = match arguments {
-            Value::Object(members) => members,
-            _ => BTreeMap::new(),
-        };
-        let request =
-            StartRequest { workflow: name.to_owned(), input, offline: self.is_offline, ..StartRequest::default() };
-        begin(&self.server, request, thread.clone()).await
+        let input = if let Value::Object(members) = arguments { members } else { BTreeMap::new() };
+        let (workflow, offline) = (name.to_owned(), self.is_offline);
+        begin(&self.server, StartRequest { workflow, input, offline, ..StartRequest::default() }, thread.clone()).await
     }
 
     /// Fills in a form of a thread that a call of this client began, and follows the thread.
@@ -274,8 +265,7 @@ impl Tools {
             };
             let told = match next {
                 Some(RunUpdate::Settled(settled)) => return settled,
-                Some(RunUpdate::Line(line)) => line,
-                Some(RunUpdate::Step(told)) => told,
+                Some(RunUpdate::Line(told) | RunUpdate::Step(told)) => told,
                 Some(RunUpdate::Text(_)) => continue,
                 None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
             };
@@ -294,7 +284,6 @@ fn given_up() -> Problem {
     Failure::new(Code::Interrupted, "the client cancelled the call").into()
 }
 
-/// The arguments of the tool `answer`.
 #[derive(Debug, Deserialize)]
 struct AnswerCall {
     thread: String,

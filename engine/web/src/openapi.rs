@@ -12,7 +12,6 @@ use super::body::{Json, NDJSON};
 use super::problem::Problem;
 use super::routes::GROUPS;
 
-/// What an address answers with.
 pub enum Answer {
     Nothing,
     /// JSON of this schema.
@@ -32,7 +31,6 @@ pub const GET: Method = (MethodFilter::GET, "get");
 pub const POST: Method = (MethodFilter::POST, "post");
 pub const DELETE: Method = (MethodFilter::DELETE, "delete");
 
-/// What is done at an address.
 pub struct Operation {
     method: &'static str,
     pub path: &'static str,
@@ -45,7 +43,6 @@ pub struct Operation {
 }
 
 impl Answer {
-    /// The responses, by status.
     fn responses(&self) -> Map<String, Value> {
         const JSON: &str = "application/json";
         let (status, response) = match self {
@@ -67,7 +64,6 @@ impl Answer {
     }
 }
 
-/// A response with a body of this media type and schema.
 fn response(about: &str, media: &str, schema: &Value) -> Value {
     json!({"description": about, "content": {media: {"schema": schema}}})
 }
@@ -91,7 +87,6 @@ impl Operation {
         Self { body: Some(schema), ..self }
     }
 
-    /// The document's object of it.
     fn object(&self, problem: &Value) -> Value {
         let in_path = self.path.split(['{', '}']).skip(1).step_by(2);
         let in_path = in_path.map(|name| {
@@ -185,7 +180,6 @@ impl Schemas {
     }
 }
 
-/// `GET /api/v1/openapi.json`
 pub async fn document() -> Json<Value> {
     let mut schemas = Schemas::new();
     let problem = schemas.answer::<Problem>();

@@ -27,7 +27,6 @@ use super::problem::Problem;
 /// How long the head of a request may take to arrive, also on a connection that is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 32 << 10;
 
 /// How long a client may take none of what is written to it.

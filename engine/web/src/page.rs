@@ -63,7 +63,6 @@ fn sent(file: &File, headers: &HeaderMap) -> Response {
     response
 }
 
-/// The page of a diagnostic's code, as text.
 pub async fn error(Path(code): Path<String>) -> Response {
     match Code::find(&code) {
         Some(known) => typed(known.page(), "text/plain; charset=utf-8"),

@@ -1,5 +1,7 @@
 //! The parameters of addresses and queries, whose faults are problems.
 
+use std::fmt::Display;
+
 use axum::extract::{FromRequestParts, rejection};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -8,21 +10,19 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 
-/// The parameters of a query.
 pub struct Query<T>(pub T);
 
 /// The parameters of a path, without percent-encoding.
 pub struct Path<T>(pub T);
 
-/// The problem of a parameter.
 pub fn invalid(what: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
 }
 
 /// How many items of a list a client gets: `usual`, unless it asks for another number up to `most`.
-pub fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Problem> {
+pub fn limit<N: Copy + PartialOrd + From<u8> + Display>(asked: Option<N>, usual: N, most: N) -> Result<N, Problem> {
     let limit = asked.unwrap_or(usual);
-    let is_allowed = (1..=most).contains(&limit);
+    let is_allowed = (N::from(1)..=most).contains(&limit);
     is_allowed.then_some(limit).ok_or_else(|| invalid(format!("limit: a number from 1 to {most}")))
 }
 

@@ -10,10 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait for a connection that gives way.
 const GIVING_WAY: Duration = Duration::from_secs(1);
 
-/// The places of a server.
 pub struct Places {
     all: Arc<Semaphore>,
     most_unknown: usize,
@@ -32,7 +30,6 @@ pub struct Place {
 }
 
 impl Places {
-    /// Places for so many connections.
     pub fn new(connections: usize) -> Arc<Self> {
         let (all, most_unknown) = (Arc::new(Semaphore::new(connections)), (connections - connections / 4).max(1));
         Arc::new(Self { all, most_unknown, next: AtomicU64::new(0), unknown: Mutex::default() })

@@ -57,12 +57,8 @@ impl Problem {
         self.0.code
     }
 
-    /// What happened and what to do, as one text.
     pub fn text(&self) -> String {
-        match &self.0.hint {
-            Some(hint) => format!("{}; {hint}", self.0.detail),
-            None => self.0.detail.clone(),
-        }
+        self.0.detail.clone() + &self.0.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"))
     }
 
     pub fn status(&self) -> StatusCode {

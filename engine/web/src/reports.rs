@@ -34,8 +34,7 @@ pub struct PrefixReport {
 }
 
 pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<PrefixReport>, Problem> {
-    let report = server.reading(move |server, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let report = server.of_thread(word, |server, store, (thread, row)| {
         let workflow = rebuild::beginning(store, &row)?.workflow;
         let prices = prefix::prices(&workflow, &|model| server.settings.stated_price(model));
         let (mut visits, mut outcome) = (Vec::new(), Ok(()));
@@ -57,10 +56,8 @@ pub struct UsageReport {
     total: UsageLine,
 }
 
-/// What the steps of its own used.
 pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<UsageReport>, Problem> {
-    let report = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let report = server.of_thread(word, |_, store, (thread, row)| {
         UsageReport::new(By::Role, |by| of_thread(store, (&thread, &row), by))
     });
     report.await.map(Json)
@@ -84,16 +81,13 @@ pub struct UsageQuery {
     since: Option<String>,
 }
 
-/// What the steps of all threads used.
 pub async fn usage_of_all(
     State(server): State<Server>,
     query: Query<UsageQuery>,
 ) -> Result<Json<UsageReport>, Problem> {
     let since = query.0.since.map(|text| since(&text).map_err(|what| invalid(format!("since: {what}")))).transpose()?;
     let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
-    let report =
-        server.reading(move |_, store| UsageReport::new(query.0.by, |by| usage::sums(store, None, by, from_ms)));
-    report.await.map(Json)
+    server.json(move |_, store| UsageReport::new(query.0.by, |by| usage::sums(store, None, by, from_ms))).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -117,8 +111,7 @@ pub async fn diff(
     Path(word): Path<String>,
     query: Query<DiffQuery>,
 ) -> Result<Json<DiffReport>, Problem> {
-    let report = server.reading(move |server, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let report = server.of_thread(word, move |server, store, (thread, row)| {
         let (other, other_row) = find_thread(store, &query.0.against)?;
         let compared = Comparison::new(store, &server.host.driven(), (&thread, &row), (&other, &other_row))?;
         let mut steps = Vec::new();
@@ -131,10 +124,8 @@ pub async fn diff(
     report.await.map(Json)
 }
 
-/// The graph that the thread runs.
 pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
-    let picture = server.reading(move |server, store| {
-        let (_, row) = find_thread(store, &word)?;
+    let picture = server.of_thread(word, |server, store, (_, row)| {
         drawn(server, &rebuild::beginning(store, &row)?.workflow, &rebuild::policy(store, &row)?)
     });
     picture.await.map(|picture| typed(picture, "application/json"))
@@ -142,8 +133,7 @@ pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Re
 
 /// A scenario for `rondo test` that repeats the thread's answers.
 pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
-    let text = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let text = server.of_thread(word, |_, store, (thread, row)| {
         let beginning = rebuild::beginning(store, &row)?;
         let mut recorder = ScenarioRecorder::read(store, &thread, &row)?;
         let text = yaml(&recorder.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?)?);

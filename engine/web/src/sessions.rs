@@ -13,7 +13,6 @@ use rondo::failure::Failure;
 
 use super::access::drawn;
 
-/// How long a code can be used.
 const CODE_LASTS: Duration = Duration::from_mins(10);
 
 /// How long a session lasts without a request, and at most.
@@ -45,7 +44,6 @@ struct Session {
 }
 
 impl Sessions {
-    /// A code that begins a session, once.
     pub fn code(&self, now: Instant) -> Result<String, Failure> {
         let code = drawn()?;
         let codes = &mut self.0.lock().codes;
@@ -66,7 +64,6 @@ impl Sessions {
         codes.len() < before
     }
 
-    /// Begins a session; returns its key.
     pub fn begin(&self, now: Instant) -> Result<String, Failure> {
         let key = drawn()?;
         let ended = CancellationToken::new();
@@ -100,13 +97,11 @@ impl Sessions {
         Some(ended)
     }
 
-    /// Ends the session with this key.
     pub fn end(&self, key: &str) {
         let given = Digest::sha256(key.as_bytes());
         self.0.lock().sessions.retain(|session| session.key != given);
     }
 
-    /// Ends all of them, and their codes.
     pub fn end_all(&self) {
         *self.0.lock() = Known::default();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rondo::core::Labels;
 use rondo::core::env::{Env as _, SystemEnv};
@@ -119,7 +119,6 @@ impl Server {
     }
 }
 
-/// Starts a thread whose id was drawn.
 pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<Run, Problem> {
     server.has_room()?;
     let inner = server.clone();
@@ -141,13 +140,8 @@ fn prepared(server: &Inner, request: StartRequest) -> Result<(Prepared, Value), 
     Ok((server.rondo.run_of(name, loaded).choose(chosen).prepare()?, input))
 }
 
-/// The response for a thread that was started: 202 with its address.
 pub async fn started(server: &Server, thread: ThreadId) -> Result<Response, Problem> {
     let address = format!("/api/v1/threads/{thread}");
     let view = server.view(thread.to_string()).await?;
-    let mut response = (StatusCode::ACCEPTED, Json(view)).into_response();
-    if let Ok(address) = HeaderValue::from_str(&address) {
-        response.headers_mut().insert(header::LOCATION, address);
-    }
-    Ok(response)
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, address)], Json(view)).into_response())
 }

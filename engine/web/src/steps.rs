@@ -8,7 +8,6 @@ use axum::response::{IntoResponse as _, Response};
 use rondo::agent_kit::prefix;
 use rondo::core::conversation::rebuild::{self, Request};
 use rondo::failure::Failure;
-use rondo::host::find_thread::find_thread;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::object::Record;
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::body::{Json, NDJSON, typed, wants_lines};
-use super::params::{Path, Query, invalid};
+use super::params::{Path, Query, limit};
 use super::problem::Problem;
 
 /// How many steps a list has unless the client asks for another number, and at most.
@@ -41,7 +40,6 @@ pub struct StepsQuery {
     limit: Option<u64>,
 }
 
-/// A value that is JSON already.
 pub type Raw = Box<serde_json::value::RawValue>;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -55,7 +53,6 @@ pub struct StepList {
     in_flight: Vec<Raw>,
 }
 
-/// A line as JSON.
 pub fn raw<T: Serialize>(line: &T) -> Result<Raw, Failure> {
     serde_json::value::to_raw_value(line)
         .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))
@@ -67,13 +64,9 @@ pub async fn list(
     query: Query<StepsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let StepsQuery { after, limit } = query.0;
-    let limit = limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(invalid(format!("limit: a number from 1 to {MAX_PAGE}")));
-    }
-    let list = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let StepsQuery { after, limit: asked } = query.0;
+    let limit = limit(asked, PAGE, MAX_PAGE)?;
+    let list = server.of_thread(word, move |_, store, (thread, row)| {
         let last = row.seq.min(after.saturating_add(limit));
         let (steps, read_to) = read_steps(store, &thread, &row, after.saturating_add(1)..=last)?;
         let is_end = read_to >= row.seq;
@@ -82,10 +75,10 @@ pub async fn list(
         Ok(StepList { steps, next: (!is_end).then_some(read_to), in_flight })
     });
     let list = list.await?;
-    if !wants_lines(&headers) {
-        return Ok(Json(list).into_response());
+    if wants_lines(&headers) {
+        return Ok(lines(list.steps.iter().chain(&list.in_flight)));
     }
-    Ok(lines(list.steps.iter().chain(&list.in_flight)))
+    Ok(Json(list).into_response())
 }
 
 /// The lines of these steps, and the last step that they include.
@@ -105,27 +98,20 @@ fn read_steps(
         let line = raw(&line)?;
         bytes += line.get().len();
         lines.push(line);
-        let goes_on = bytes < MAX_PAGE_BYTES;
-        if !goes_on {
+        if bytes >= MAX_PAGE_BYTES {
             read_to = seq;
         }
-        Ok(goes_on)
+        Ok(bytes < MAX_PAGE_BYTES)
     })?;
     Ok((lines, read_to))
 }
 
 fn lines<'l>(lines: impl Iterator<Item = &'l Raw>) -> Response {
-    let mut text = String::new();
-    for line in lines {
-        text.push_str(line.get());
-        text.push('\n');
-    }
-    typed(text, NDJSON)
+    typed(lines.flat_map(|line| [line.get(), "\n"]).collect::<String>(), NDJSON)
 }
 
 pub async fn one(State(server): State<Server>, Path((word, seq)): Path<(String, u64)>) -> Result<Response, Problem> {
-    let step = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let step = server.of_thread(word, move |_, store, (thread, row)| {
         let (mut steps, _) = read_steps(store, &thread, &row, seq..=seq.min(row.seq))?;
         steps.pop().filter(|_| seq > 0).ok_or_else(|| no_step(&thread, &row, seq))
     });
@@ -156,8 +142,7 @@ pub async fn messages(
     Path((word, seq)): Path<(String, u64)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let requests = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let requests = server.of_thread(word, move |_, store, (thread, row)| {
         if !(1..=row.seq).contains(&seq) {
             return Err(no_step(&thread, &row, seq));
         }
@@ -173,14 +158,11 @@ pub async fn messages(
 /// The requests of the last step of `row`, and what each shares with the requests of its role just before it. A request
 /// follows from the steps before it, so those after it are not read.
 fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Requests, Failure> {
-    let last = store.record_at(thread, row.seq)?;
-    let visit = last.and_then(|(stored, _)| match stored.record {
-        Record::Step(step) => Some((step.role.clone(), step.lane.clone(), stored.visit)),
-        Record::Rebind(_) | Record::Compaction(_) => None,
-    });
-    let is_before = |stored: &StoredRecord| match (&stored.record, &visit) {
-        (Record::Step(step), Some((role, lane, visit))) => {
-            step.role == *role && step.lane == *lane && stored.visit + 1 == *visit
+    let last = store.record_at(thread, row.seq)?.map(|(stored, _)| stored);
+    let is_before = |stored: &StoredRecord| match (&stored.record, last.as_ref().map(|last| (&last.record, last.visit)))
+    {
+        (Record::Step(step), Some((Record::Step(last), visit))) => {
+            step.role == last.role && step.lane == last.lane && stored.visit + 1 == visit
         }
         _ => false,
     };

@@ -8,7 +8,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rondo::core::conversation::rebuild;
 use rondo::failure::Failure;
-use rondo::host::find_thread::find_thread;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::digest::Kind;
@@ -30,8 +29,7 @@ pub async fn one(
     State(server): State<Server>,
     Path((word, digest)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let read = server.reading(move |_, store| {
-        let (thread, row) = find_thread(store, &word)?;
+    let read = server.of_thread(word, move |_, store, (thread, row)| {
         let unknown = || Failure::new(Code::ThreadUnknown, format!("thread {thread} has no file of that digest"));
         let wanted = Digest::from_hex(&digest).ok_or_else(unknown)?;
         let input = rebuild::beginning(store, &row)?.start.input;

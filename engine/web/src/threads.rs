@@ -9,7 +9,6 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::core::local::origin;
 use rondo::core::thread::{Origin, Stop};
 use rondo::failure::Failure;
-use rondo::host::find_thread::find_thread;
 use rondo::host::store_access::DrivenThreads;
 use rondo::protocol::Value;
 use rondo::protocol::call::FaultClass;
@@ -100,7 +99,6 @@ struct BaseView {
 }
 
 impl ThreadView {
-    /// The view of a thread; with `input`, also its input.
     pub fn new(
         server: &Inner,
         store: &dyn Read,
@@ -117,11 +115,10 @@ impl ThreadView {
             None => (None, None, None),
         };
         let forms = if line.status == Status::Waiting { forms } else { Vec::new() };
-        let parent =
-            row.parent.clone().map(|Parent { thread, role, lane, visit, .. }| ParentView { thread, role, lane, visit });
+        let parent = |Parent { thread, role, lane, visit, .. }| ParentView { thread, role, lane, visit };
         Ok(Self {
             runs_here: server.host.engine().is_running(thread),
-            parent,
+            parent: row.parent.clone().map(parent),
             base: row.base.clone().map(|Base { thread, seq, .. }| BaseView { thread, seq }),
             started_at_ms,
             ended_at_ms,
@@ -139,8 +136,7 @@ impl ThreadView {
 impl Server {
     /// The view of the thread that a word names, as it stands now.
     pub async fn view(&self, word: String) -> Result<ThreadView, Problem> {
-        self.reading(move |server, store| {
-            let (thread, row) = find_thread(store, &word)?;
+        self.of_thread(word, |server, store, (thread, row)| {
             ThreadView::new(server, store, &server.host.driven(), (&thread, &row), true)
         })
         .await
@@ -181,7 +177,6 @@ pub struct ThreadList {
     next: Option<ThreadId>,
 }
 
-/// A query that was checked.
 struct Filter {
     query: ListQuery,
     from_ms: u64,
@@ -193,11 +188,9 @@ impl Filter {
     fn read(query: ListQuery) -> Result<Self, Problem> {
         let since = query.since.as_deref().map(since).transpose().map_err(|what| of_key("since", &what))?;
         let before = query.cursor.as_deref().map(ThreadId::new).transpose();
-        if let Some(status) = &query.status
-            && !Status::ALL.iter().any(|known| word(known) == *status)
-        {
-            let known = Status::ALL.map(|status| word(&status)).join(", ");
-            return Err(of_key("status", &format!("one of {known}")));
+        let known = Status::ALL.map(|status| word(&status));
+        if query.status.as_ref().is_some_and(|status| !known.contains(status)) {
+            return Err(of_key("status", &format!("one of {}", known.join(", "))));
         }
         let limit = limit(query.limit, PAGE, MAX_PAGE)?;
         let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
@@ -248,7 +241,7 @@ fn of_key(key: &str, what: &str) -> Problem {
 
 pub async fn list(State(server): State<Server>, query: Query<ListQuery>) -> Result<Json<ThreadList>, Problem> {
     let filter = Filter::read(query.0)?;
-    server.reading(move |server, store| listed(server, store, &filter)).await.map(Json)
+    server.json(move |server, store| listed(server, store, &filter)).await
 }
 
 /// Rows can only be read forwards, and the newest are wanted: reads windows of time, each before the last one and twice
@@ -258,12 +251,8 @@ fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadLis
     let mut list = ThreadList { threads: Vec::new(), next: None };
     let (mut before, mut rows_read, mut window_ms) = (filter.before.clone(), 0, FIRST_WINDOW_MS);
     loop {
-        let end_ms = before.as_ref().map_or(u64::MAX >> 16, ThreadId::unix_ms);
-        let start_ms = match &before {
-            None => SystemEnv::default().now_ms().saturating_sub(window_ms),
-            Some(_) => end_ms.saturating_sub(window_ms),
-        }
-        .max(filter.from_ms);
+        let end_ms = before.as_ref().map_or_else(|| SystemEnv::default().now_ms(), ThreadId::unix_ms);
+        let start_ms = end_ms.saturating_sub(window_ms).max(filter.from_ms);
         window_ms = window_ms.saturating_mul(2);
         for (thread, row) in window(store, start_ms, before.as_ref())?.into_iter().rev() {
             rows_read += 1;

@@ -61,21 +61,21 @@ pub struct WorkflowList {
     workflows: Vec<WorkflowView>,
 }
 
-/// Loads a workflow by its name.
 pub fn load(server: &Inner, name: &str) -> Result<Loaded, Failure> {
     workflow::read(workflow::named(name, server.rondo.folder())?.file)
 }
 
 pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Problem> {
-    let list = server.reading(|server, _| {
-        let all = workflow::all(server.rondo.folder()).into_iter();
-        let workflows = all.map(|found| {
-            let loaded = workflow::read(found.file.clone());
-            WorkflowView::new(&found.name, &found, loaded.as_ref())
-        });
-        Ok(WorkflowList { workflows: workflows.collect() })
-    });
-    list.await.map(Json)
+    server
+        .json(|server, _| {
+            let all = workflow::all(server.rondo.folder()).into_iter();
+            let workflows = all.map(|found| {
+                let loaded = workflow::read(found.file.clone());
+                WorkflowView::new(&found.name, &found, loaded.as_ref())
+            });
+            Ok(WorkflowList { workflows: workflows.collect() })
+        })
+        .await
 }
 
 /// One workflow, with what a form to start it needs.
@@ -112,14 +112,14 @@ struct ConsentView {
 }
 
 pub async fn one(State(server): State<Server>, Path(name): Path<String>) -> Result<Json<WorkflowDetails>, Problem> {
-    server.reading(move |server, _| details(server, &name)).await.map(Json)
+    server.json(move |server, _| details(server, &name)).await
 }
 
 fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
     let found = workflow::named(name, server.rondo.folder())?;
     let loaded = workflow::read(found.file.clone())?;
-    let Workflow { roles, .. } = &loaded.checked.workflow;
-    let roles = roles.iter().map(|(name, role)| RoleView {
+    let workflow = &loaded.checked.workflow;
+    let roles = workflow.roles.iter().map(|(name, role)| RoleView {
         name: name.to_string(),
         kind: role.kind.name(),
         model: role.kind.model().map(|model| model.model.clone()),
@@ -127,26 +127,22 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
     });
     Ok(WorkflowDetails {
         view: WorkflowView::new(name, &found, Ok(&loaded)),
-        digest: Digest::of(Kind::Workflow, &loaded.checked.workflow)?.0,
-        input: input_schema(&loaded.checked.workflow),
-        inputs: loaded.checked.workflow.input.iter().map(|(name, _)| name.to_string()).collect(),
+        digest: Digest::of(Kind::Workflow, workflow)?.0,
+        input: input_schema(workflow),
+        inputs: workflow.input.iter().map(|(name, _)| name.to_string()).collect(),
         roles: roles.collect(),
         has_script: has_script(server, &loaded),
         consent: consent(server, name, &loaded)?,
     })
 }
 
-/// Whether a script beside a workflow can answer for its models.
 pub(super) fn has_script(server: &Inner, loaded: &Loaded) -> bool {
     let script = loaded.folder().join(SCRIPT_NAME);
     shipped::text(&script).is_some() || server.rondo.folder().join(script).is_file()
 }
 
-/// The JSON Schema of a workflow's input.
 pub fn input_schema(workflow: &Workflow) -> Value {
-    let is_required =
-        |field: &rondo::protocol::workflow::types::Field| !field.optional && field.default_value().is_none();
-    let required = workflow.input.iter().filter(|(_, field)| is_required(field));
+    let required = workflow.input.iter().filter(|(_, field)| !field.optional && field.default_value().is_none());
     Value::from_iter([
         ("type", Value::from("object")),
         ("properties", workflow.input.iter().map(|(name, field)| (name.to_string(), field.schema.clone())).collect()),

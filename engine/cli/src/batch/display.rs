@@ -6,7 +6,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::event::{Event, EventLine, Outcome, What};
 use rondo::protocol::id::BatchId;
@@ -16,19 +16,18 @@ use rondo::views::spending::Spending;
 use serde::Serialize;
 
 use super::super::named_command::{completed, hinted};
+use super::super::progress::spinner;
 use super::super::result::View;
-use super::super::runner::Update;
+use super::super::runner::{Show, Update};
 use super::super::spending::cost_text;
-use super::super::stored_batch::{Batch, Line};
+use super::super::stored_batch::{Batch, Line, Options};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
 
 use crate::{EventOf, Exit, Failure, Output, Style, json_line, output_file};
 
-/// How often the line of progress is drawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
-/// An event of a thread, with the line that it belongs to.
 #[derive(Debug, Serialize)]
 struct OfLine<'a> {
     #[serde(flatten)]
@@ -36,11 +35,10 @@ struct OfLine<'a> {
     line: u32,
 }
 
-/// Shows a batch from the events of its threads and from the store.
 pub(super) struct Display<'a> {
     id: BatchId,
     lines: u32,
-    is_unordered: bool,
+    options: Options,
     store: Arc<dyn StepStore>,
     output: &'a mut Output,
     /// Where results go, if not to stdout.
@@ -58,7 +56,6 @@ pub(super) struct Display<'a> {
     running: BTreeMap<u32, Option<LineError>>,
     finished: BTreeMap<u32, Outcome>,
     tally: Tally,
-    /// What the calls of this process took.
     spent: Spending,
 }
 
@@ -66,10 +63,7 @@ pub(super) struct Display<'a> {
 fn spent_words(spent: Spending, is_free: bool) -> Option<String> {
     let usage = spent.usage?;
     let tokens = usage.prompt_tokens.saturating_add(usage.output_tokens);
-    let cost = match cost_text(spent.cost) {
-        None if !is_free => Some("price unknown".to_owned()),
-        cost => cost,
-    };
+    let cost = cost_text(spent.cost).or_else(|| (!is_free).then(|| "price unknown".to_owned()));
     let cost = cost.map_or_else(String::new, |cost| format!(", {cost}"));
     (tokens > 0).then(|| format!("{tokens} tokens{cost}"))
 }
@@ -81,26 +75,20 @@ impl<'a> Display<'a> {
         (store, is_replay): (Arc<dyn StepStore>, bool),
         (view, output): (&View, &'a mut Output),
     ) -> Result<Self, Failure> {
-        let is_quiet = view.quiet;
-        let is_shown = Style::stderr().is_terminal && !is_quiet;
         let file = view.result.output.as_deref().map(|path| {
             File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(output_file::failed(path))
         });
-        let bar = is_shown.then(|| {
-            let bar = ProgressBar::new_spinner();
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar
-        });
+        let is_shown = Style::stderr().is_terminal && !view.quiet;
+        let bar = is_shown.then(|| ProgressBar::new_spinner().with_style(spinner("{spinner} {wide_msg}")));
         Ok(Self {
             id: id.clone(),
             lines: batch.lines,
-            is_unordered: batch.options.is_unordered,
+            options: batch.options,
             upcoming: Numbers::new(Arc::clone(&store), id.clone()).peekable(),
             store,
             output,
             file: file.transpose()?,
-            is_quiet,
+            is_quiet: view.quiet,
             is_replay,
             bar,
             since: Instant::now(),
@@ -132,34 +120,6 @@ impl<'a> Display<'a> {
         Ok(())
     }
 
-    /// Shows an update of a line; returns whether it leaves no doubt that all lines will be done.
-    pub(super) fn update(&mut self, line: u32, update: Update) -> Result<bool, Failure> {
-        match update {
-            Update::Event(event) => {
-                self.event(line, &event);
-                if self.output.is_json() {
-                    self.output.line(&OfLine { event: event.line(hinted), line })?;
-                }
-                Ok(true)
-            }
-            Update::Said(said) => self.output.said(&said).map(|()| true),
-            Update::Ended(outcome) => {
-                let fault = self.running.remove(&line).flatten();
-                let end = match (outcome, self.finished.remove(&line)) {
-                    (Ok(_), Some(outcome)) => End::Ended(outcome),
-                    (Ok(exit), None) => End::Stopped { exit, error: fault.unwrap_or_else(|| no_fault(exit)) },
-                    // What holds for the whole batch is not the fault of a line.
-                    (Err(failure), _) if line == 0 => return Err(failure),
-                    (Err(failure), _) => End::Stopped { exit: failure.exit(), error: told(&failure) },
-                };
-                let is_done = end == End::Ended(Outcome::Done);
-                self.tally.add(line, &end);
-                self.write(line, end)?;
-                Ok(is_done)
-            }
-        }
-    }
-
     fn event(&mut self, line: u32, event: &Event) {
         let is_root = event.parent.is_none();
         let fault = self.running.entry(line).or_default();
@@ -177,9 +137,8 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Writes the results whose turn has come.
     fn write(&mut self, line: u32, end: End) -> Result<(), Failure> {
-        if self.is_unordered {
+        if self.options.is_unordered {
             let page = Line::page(&*self.store, &self.id, line, 1)?;
             return page.first().map_or(Ok(()), |stored| self.write_one(stored, &end));
         }
@@ -229,18 +188,6 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Draws the line of progress.
-    pub(super) fn tick(&self) {
-        let Some(bar) = &self.bar else { return };
-        let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
-        words.extend(self.tally.others());
-        words.push(format!("{} running", self.running.len()));
-        words.extend(spent_words(self.spent, self.is_replay));
-        words.extend(self.left().map(|left| format!("{} left", words_of(left))));
-        bar.set_message(words.join(", "));
-        bar.tick();
-    }
-
     /// The time left if the other lines take as long as those that have ended.
     fn left(&self) -> Option<Duration> {
         let ended = self.tally.ended();
@@ -268,6 +215,46 @@ impl<'a> Display<'a> {
             tell(&completed(&format!("`rondo resume --batch {}` continues with what has not ended\n", self.id)));
         }
         exit
+    }
+}
+
+impl Show for Display<'_> {
+    fn update(&mut self, line: u32, update: Update) -> Result<bool, Failure> {
+        match update {
+            Update::Event(event) => {
+                self.event(line, &event);
+                if self.output.is_json() {
+                    self.output.line(&OfLine { event: event.line(hinted), line })?;
+                }
+                Ok(true)
+            }
+            Update::Said(said) => self.output.said(&said).map(|()| true),
+            Update::Ended(outcome) => {
+                let fault = self.running.remove(&line).flatten();
+                let end = match (outcome, self.finished.remove(&line)) {
+                    (Ok(_), Some(outcome)) => End::Ended(outcome),
+                    (Ok(exit), None) => End::Stopped { exit, error: fault.unwrap_or_else(|| no_fault(exit)) },
+                    // What holds for the whole batch is not the fault of a line.
+                    (Err(failure), _) if line == 0 => return Err(failure),
+                    (Err(failure), _) => End::Stopped { exit: failure.exit(), error: told(&failure) },
+                };
+                let goes_on = !self.options.fails_fast || end == End::Ended(Outcome::Done);
+                self.tally.add(line, &end);
+                self.write(line, end)?;
+                Ok(goes_on)
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let Some(bar) = &self.bar else { return };
+        let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
+        words.extend(self.tally.others());
+        words.push(format!("{} running", self.running.len()));
+        words.extend(spent_words(self.spent, self.is_replay));
+        words.extend(self.left().map(|left| format!("{} left", words_of(left))));
+        bar.set_message(words.join(", "));
+        bar.tick();
     }
 }
 

@@ -1,7 +1,7 @@
 //! How the lines of a batch ended, and what that makes of the process.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo::protocol::Value;
@@ -16,16 +16,12 @@ use super::super::thread_row::origin;
 
 use crate::{Exit, Failure};
 
-/// The most causes that are told apart.
 const MAX_CAUSES: usize = 20;
 
-/// How many lines are named for a cause.
 const MAX_NAMED: usize = 5;
 
-/// How many characters of a cause are shown.
 const CAUSE_CHARS: usize = 80;
 
-/// How a line ended in this process.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum End {
     /// Its thread has ended; the store knows how.
@@ -34,7 +30,6 @@ pub(super) enum End {
     Stopped { exit: Exit, error: LineError },
 }
 
-/// Why a line has no result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct LineError {
     /// The code of the fault; `fail`, `cancelled` or `waiting` where there is none.
@@ -55,13 +50,9 @@ pub(super) struct LineResult {
 }
 
 impl LineResult {
-    /// The result of a line that has ended.
     pub(super) fn read(store: &dyn Read, (number, line): (u32, &Line), end: &End) -> Result<Self, Failure> {
-        let mut read =
-            Self { line: number, thread: None, status: None, outcome: None, result: Value::Null, error: None };
-        if let End::Stopped { error, .. } = end {
-            read.error = Some(error.clone());
-        }
+        let error = if let End::Stopped { error, .. } = end { Some(error.clone()) } else { None };
+        let mut read = Self { line: number, thread: None, status: None, outcome: None, result: Value::Null, error };
         let Line::Valid { thread, .. } = line else { return Ok(read) };
         read.thread = Some(thread.clone());
         let Some(row) = store.row(thread)? else { return Ok(read) };
@@ -85,7 +76,6 @@ impl LineResult {
     }
 }
 
-/// The ends so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) done: u32,
@@ -150,13 +140,13 @@ impl Tally {
     /// A line for each cause, the most frequent first.
     pub(super) fn table(&self) -> String {
         let mut causes: Vec<_> = self.causes.iter().collect();
-        causes.sort_by_key(|(_, (count, named))| (std::cmp::Reverse(*count), named.clone()));
-        causes.into_iter().fold(String::new(), |mut table, (cause, (count, named))| {
+        causes.sort_by_key(|(_, (count, named))| (Reverse(*count), named));
+        let row = |(cause, (count, named)): (&String, &(u32, Vec<u32>))| {
             let lines: Vec<String> = named.iter().map(u32::to_string).collect();
-            let more = if usize::try_from(*count).unwrap_or(usize::MAX) > named.len() { ", ..." } else { "" };
+            let more = if *count as usize > named.len() { ", ..." } else { "" };
             let noun = if *count == 1 { "line" } else { "lines" };
-            let _ = writeln!(table, "{count:>7}  {cause}  ({noun} {}{more})", lines.join(", "));
-            table
-        })
+            format!("{count:>7}  {cause}  ({noun} {}{more})\n", lines.join(", "))
+        };
+        causes.into_iter().map(row).collect()
     }
 }

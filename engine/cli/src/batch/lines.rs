@@ -18,12 +18,9 @@ use super::super::thread_row;
 
 use crate::{Exit, Failure};
 
-/// How many lines are read from the store at a time.
 const PAGE: usize = 64;
 
-/// What the lines of a batch have in common.
 pub(super) struct Common {
-    pub(super) id: BatchId,
     pub(super) batch: Batch,
     pub(super) run_spec: RunSpec,
 }
@@ -62,7 +59,6 @@ impl Iterator for Numbers {
     }
 }
 
-/// A task for each line.
 pub(super) fn tasks(numbers: Numbers, common: Arc<Common>) -> impl Iterator<Item = (u32, Task)> + Send + 'static {
     numbers.map(move |line| {
         let common = Arc::clone(&common);

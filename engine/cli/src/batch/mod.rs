@@ -10,6 +10,15 @@ mod lines;
 
 use std::sync::Arc;
 
+use self::display::Display;
+pub use self::lines::Numbers;
+use self::lines::{Common, tasks};
+use super::input;
+use super::report;
+use super::result::View;
+use super::resume::{ContinueArgs, continuing};
+use super::runner::{Session, Writing, show, with_session};
+use super::stored_batch::{Batch, Line, Options, VERSION, encode, find_batch};
 use rondo::core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 use rondo::host::continuing::ResumeSource;
 use rondo::host::run_config::RunSpec;
@@ -19,30 +28,15 @@ use rondo::protocol::workflow::Workflow;
 use rondo::run::configured;
 use rondo::store::Read;
 use rondo::tell::{plural, tell, tell_styled};
-use tokio_util::sync::CancellationToken;
-
-use self::display::Display;
-pub use self::lines::Numbers;
-use self::lines::{Common, tasks};
-use super::input;
-use super::report;
-use super::result::View;
-use super::resume::{ContinueArgs, continuing};
-use super::runner::{Session, Writing, spawn, with_session};
-use super::stored_batch::{Batch, Line, Options, VERSION, encode, find_batch};
 
 use crate::{Exit, Failure, Output, Style};
 
-/// The most lines of a batch.
 const MAX_LINES: usize = 100_000;
 
-/// How many bytes of lines are stored at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// How many faulty lines are shown in full.
 const MAX_SHOWN: usize = 20;
 
-/// How a batch runs.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct BatchArgs {
     /// How many threads of a batch run at once
@@ -59,12 +53,6 @@ pub struct BatchArgs {
     keep_going: bool,
 }
 
-impl BatchArgs {
-    fn options(self) -> Options {
-        Options { concurrency: self.concurrency, is_unordered: self.unordered, fails_fast: self.fail_fast }
-    }
-}
-
 /// Stores a batch and runs it. `new` is what its threads have in common.
 pub fn start(
     lines: input::Lines,
@@ -75,8 +63,9 @@ pub fn start(
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
     not_raw(view)?;
-    let options = args.options();
-    if options.fails_fast {
+    let BatchArgs { concurrency, unordered: is_unordered, fail_fast: fails_fast, .. } = args;
+    let options = Options { concurrency, is_unordered, fails_fast };
+    if fails_fast {
         refuse(&lines, &new.workflow)?;
     }
     let is_json = output.is_json();
@@ -88,7 +77,6 @@ pub fn start(
     })
 }
 
-/// Continues a batch.
 pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
     not_raw(&args.view)?;
     let find = |store: &dyn Read| {
@@ -117,18 +105,12 @@ fn not_raw(view: &View) -> Result<(), Failure> {
     Err(failure.with_hint("leave it out, and take `.result.KEY` of each line"))
 }
 
-/// Refuses a file with invalid lines.
 fn refuse(lines: &input::Lines, workflow: &Workflow) -> Result<(), Failure> {
     let mut faults = Faults::default();
-    for (_, input) in lines.inputs(workflow)? {
-        if let Err(found) = input {
-            faults.add(found);
-        }
-    }
+    lines.inputs(workflow)?.filter_map(|(_, input)| input.err()).for_each(|found| faults.add(found));
     if faults.lines == 0 { Ok(()) } else { Err(lines.faulty(faults.shown).into()) }
 }
 
-/// The faults of invalid lines.
 #[derive(Default)]
 struct Faults {
     shown: Vec<Diagnostic>,
@@ -148,12 +130,11 @@ impl Faults {
             tell_styled(&report::diagnostics(&lines.faulty(self.shown), Style::stderr()));
         }
         if let Some(more) = self.lines.checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
-            tell(&format!("and {} with faults\n", plural(u64::try_from(more).unwrap_or(u64::MAX), "more line")));
+            tell(&format!("and {} with faults\n", plural(more as u64, "more line")));
         }
     }
 }
 
-/// Stores the lines, then the batch.
 async fn keep(
     (lines, is_json): (&input::Lines, bool),
     new: NewThread,
@@ -229,40 +210,15 @@ async fn go(
     run_spec: RunSpec,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
-    let Session { engine, signals, .. } = session.clone();
-    let Options { concurrency, fails_fast, .. } = batch.options;
+    let (signals, store) = (session.signals.clone(), Arc::clone(session.engine.store()));
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
-    let stop: CancellationToken = signals.stop.child_token();
+    let stop = signals.stop.child_token();
+    let concurrency = usize::from(batch.options.concurrency);
     let is_replay = run_spec.replay.is_any();
-    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_replay), (view, output))?;
+    let mut display = Display::new(&id, &batch, (Arc::clone(&store), is_replay), (view, output))?;
     display.started()?;
-    let common = Arc::new(Common { id, batch, run_spec });
-    let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());
-    let tasks = tasks(numbers, common);
-    let (spawning, mut updates) = spawn(session, tasks, usize::from(concurrency), stop.clone());
-    let mut shown = Ok(());
-    let mut ticks = tokio::time::interval(display::TICK);
-    loop {
-        tokio::select! {
-            update = updates.recv() => match update {
-                Some((line, update)) => {
-                    match display.update(line, update) {
-                        Ok(is_done) if !is_done && fails_fast => stop.cancel(),
-                        Ok(_) => {}
-                        Err(failure) => {
-                            shown = Err(failure);
-                            break;
-                        }
-                    }
-                }
-                None => break,
-            },
-            _ = ticks.tick() => display.tick(),
-        }
-    }
-    drop(updates);
-    let _ = spawning.await;
-    shown?;
+    let tasks = tasks(Numbers::new(store, id), Arc::new(Common { batch, run_spec }));
+    show(session, tasks, concurrency, stop, display::TICK, &mut display).await?;
     let exit = display.finish();
     Ok(signals.exit().unwrap_or(exit))
 }

@@ -4,13 +4,10 @@ use std::fmt::Write as _;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
-/// The room for titles and labels around the curve.
 const MARGIN: f64 = 56.0;
 
-/// A curve.
 pub struct Plot {
     pub title: &'static str,
-    /// What the size counts.
     pub axis: &'static str,
     /// Sizes and microseconds a step.
     pub points: Vec<(u64, f64)>,
@@ -65,7 +62,6 @@ struct Axis {
 }
 
 impl Axis {
-    /// The axis over these values, drawn between two places.
     fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = (low.max(1.0).log10().floor(), high.max(1.0).log10().ceil());

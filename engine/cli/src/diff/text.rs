@@ -19,11 +19,8 @@ use crate::spending::spending_text;
 
 use super::super::show::block;
 
-/// How many characters of an unchanged text are shown on either side of a change.
 const CONTEXT: usize = 80;
-/// How many characters of a removed or added text are shown.
 const MAX_CHANGED: usize = 2_000;
-/// How many changes and unchanged stretches of a text are shown.
 const MAX_PARTS: usize = 400;
 
 const RED: &str = "31";
@@ -60,15 +57,13 @@ impl DiffText {
             self.change(&mut text, "workflow", &of(a), &of(b));
         }
         for place in &line.definition {
-            let of = |value: Option<&serde_json::Value>| match value {
-                Some(serde_json::Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
-                None => String::new(),
+            let of = |value: Option<&serde_json::Value>| {
+                value.map_or_else(String::new, |value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
             };
             self.change(&mut text, &one_line(&place.path), &of(place.a.as_ref()), &of(place.b.as_ref()));
         }
         for input in &line.inputs {
-            let of = |value: Option<&Value>| value.map(shown_value).unwrap_or_default().into_owned();
+            let of = |value: Option<&Value>| value.map(shown_value).unwrap_or_default();
             self.change(&mut text, &format!("input {} =", one_line(input.name)), &of(input.a), &of(input.b));
         }
         text
@@ -87,13 +82,13 @@ impl DiffText {
             (Some(a), Some(b)) if a.seq != b.seq => format!("{}/{}", a.seq, b.seq),
             _ => any.seq.to_string(),
         };
-        let status = |step: Option<&StepLine>| step.map_or("", |step| step.status.as_str()).to_owned();
+        let [old, new] = [a, b].map(|step| step.map_or("", |step| step.status.as_str()));
         let only = match (a, b) {
             (Some(_), Some(_)) => "",
             (Some(_), None) => "  only in a",
             _ => "  only in b",
         };
-        let status = self.parts(&words(&status(a), &status(b)));
+        let status = self.parts(&words(old, new));
         let _ = writeln!(text, "\n{seq:>3}. {}, visit {}: {status}{only}", who(&any.role, &any.lane), any.visit);
         for TextPair { label, old, new } in text_pairs(a, b) {
             if old != new {
@@ -114,7 +109,6 @@ impl DiffText {
         text
     }
 
-    /// The end: pairs that are the same, and the totals.
     pub fn end(mut self, totals: &TotalsLine) -> String {
         let mut text = self.same_text();
         if !self.has_any {
@@ -131,7 +125,6 @@ impl DiffText {
         }
     }
 
-    /// Writes the difference of two texts, indented under a label.
     fn change(&self, text: &mut String, label: &str, old: &str, new: &str) {
         // Blanks at the end are not shown otherwise either, unless there is nothing else.
         let (old, new) = match (old.trim_end(), new.trim_end()) {
@@ -178,11 +171,15 @@ impl DiffText {
     }
 }
 
-/// A text of a step in both threads.
 struct TextPair {
     label: String,
     old: String,
     new: String,
+}
+
+fn edge_text(step: &StepLine) -> String {
+    let status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
+    format!("{}{status}", step.edge.from)
 }
 
 /// The texts of a step in the order of `rondo show`; empty where a thread does not have the step.
@@ -191,21 +188,15 @@ fn text_pairs(a: Option<&StepLine>, b: Option<&StepLine>) -> Vec<TextPair> {
         let [old, new] = [a, b].map(|step| step.map(of).unwrap_or_default());
         TextPair { label, old, new }
     };
-    let edge = |step: &StepLine| {
-        let status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
-        format!("{}{status}", step.edge.from)
-    };
     let mut pairs = Vec::new();
-    let from = a.or(b).map(edge).unwrap_or_default();
-    if let (Some(a), Some(b)) = (a, b)
-        && edge(a) != edge(b)
-    {
-        pairs.push(pair("edge =".to_owned(), &edge));
+    let from = a.or(b).map(edge_text).unwrap_or_default();
+    if a.is_some() && b.is_some() {
+        pairs.push(pair("edge =".to_owned(), &edge_text));
     }
     pairs.push(pair(format!("{from} >"), &|step| step.edge.prompt.clone()));
     let [output_a, output_b] = [a, b].map(|step| step.map_or(&Value::Null, |step| &step.output));
     for name in names(output_a, output_b) {
-        let value = |step: &StepLine| step.output.get(name).map(shown_value).unwrap_or_default().into_owned();
+        let value = |step: &StepLine| step.output.get(name).map(shown_value).unwrap_or_default();
         pairs.push(pair(format!("{name} ="), &value));
     }
     pairs.push(pair(String::new(), &|step| step.body.clone()));
@@ -213,28 +204,25 @@ fn text_pairs(a: Option<&StepLine>, b: Option<&StepLine>) -> Vec<TextPair> {
     if pairs.iter().all(|pair| pair.old == pair.new) {
         pairs.push(pair("answer =".to_owned(), &|step| step.answer.clone()));
     }
-    let observed = |step: &StepLine| serde_json::to_string(&step.observations).unwrap_or_default();
-    if let (Some(_), Some(_)) = (a, b) {
+    if a.is_some() && b.is_some() {
+        let observed = |step: &StepLine| serde_json::to_string(&step.observations).unwrap_or_default();
         pairs.push(pair("observed =".to_owned(), &observed));
     }
     pairs
 }
 
-fn shown_value(value: &Value) -> Cow<'_, str> {
-    value.as_str().map_or_else(|| Cow::Owned(value.to_text()), Cow::Borrowed)
+fn shown_value(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_text(), str::to_owned)
 }
 
 /// An unchanged text, cut to what is near a change.
 fn context(text: &str, is_first: bool, is_last: bool) -> String {
-    let (before, after) =
-        (if is_first { "" } else { begin(text, CONTEXT) }, if is_last { "" } else { end(text, CONTEXT) });
-    let rest = text.len().saturating_sub(before.len() + after.len());
-    let left_out = text.get(before.len()..before.len() + rest).unwrap_or_default().chars().count();
+    let before = if is_first { "" } else { begin(text, CONTEXT) };
+    let after = if is_last { "" } else { end(text, CONTEXT) };
+    let left_out =
+        text.get(before.len()..text.len().saturating_sub(after.len())).map_or(0, |rest| rest.chars().count());
     // A mark is no shorter than a few words.
-    if left_out <= CONTEXT / 2 {
-        return text.to_owned();
-    }
-    format!("{before}{}{after}", mark(left_out))
+    if left_out <= CONTEXT / 2 { text.to_owned() } else { format!("{before}{}{after}", mark(left_out)) }
 }
 
 /// A changed text, without its middle if it is long.
@@ -252,13 +240,11 @@ fn mark(left_out: usize) -> String {
     format!("[... {left_out} characters ...]")
 }
 
-/// The first characters of a text.
 fn begin(text: &str, count: usize) -> &str {
     let at = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
     text.get(..at).unwrap_or_default()
 }
 
-/// The last characters of a text.
 fn end(text: &str, count: usize) -> &str {
     let at = count.checked_sub(1).and_then(|before| text.char_indices().nth_back(before)).map_or(0, |(at, _)| at);
     text.get(at..).unwrap_or_default()

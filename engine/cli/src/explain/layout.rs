@@ -8,19 +8,15 @@ use super::reference::cells;
 
 use crate::Style;
 
-/// The rendition of headings, titles and first cells.
 const STRONG: &str = "1";
 
-/// The indentation of code.
 const CODE: &str = "    ";
 
-/// The blanks between the columns of a table.
 const GAP: usize = 2;
 
 /// The narrowest last column; with less room a table becomes a list.
 const MIN_LAST: usize = 28;
 
-/// The page with line breaks.
 pub fn laid_out(markdown: &str, style: Style) -> String {
     let mut shown = String::new();
     let mut lines = markdown.lines().peekable();

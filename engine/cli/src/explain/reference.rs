@@ -9,7 +9,6 @@ pub struct Page {
     pub text: &'static str,
 }
 
-/// The pages of the reference.
 pub const PAGES: [Page; 28] = [
     Page { name: "tutorial", text: include_str!("../../../docs/tutorial.md") },
     Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
@@ -44,7 +43,6 @@ pub const PAGES: [Page; 28] = [
 /// The pages whose rows are fields of JSON lines.
 const OF_FIELDS: [&str; 2] = ["events", "lines"];
 
-/// A heading, and where its part of the page begins.
 pub struct Heading {
     level: usize,
     /// Without the marks of code and tables of settings.
@@ -57,7 +55,6 @@ impl Page {
         self.text.lines().next().unwrap_or_default().trim_start_matches("# ")
     }
 
-    /// Its headings in order, without that of the page.
     pub fn headings(&self) -> Vec<Heading> {
         let mut headings = Vec::new();
         let (mut start, mut is_code) = (0, false);
@@ -80,31 +77,26 @@ pub fn sections(title: &str) -> Vec<&'static str> {
     let mut sections = Vec::new();
     for page in &PAGES {
         let headings = page.headings();
-        for (at, heading) in headings.iter().enumerate() {
-            let is_meant = heading.title.to_lowercase() == title
-                || heading.title.strip_suffix(".NAME").is_some_and(|table| table == title);
-            if is_meant {
-                let next = headings.iter().skip(at + 1).find(|next| next.level <= heading.level);
-                let end = next.map_or(page.text.len(), |next| next.start);
-                sections.extend(page.text.get(heading.start..end));
-            }
+        let is_meant = |heading: &Heading| {
+            heading.title.to_lowercase() == title || heading.title.strip_suffix(".NAME") == Some(&*title)
+        };
+        for (at, heading) in headings.iter().enumerate().filter(|(_, heading)| is_meant(heading)) {
+            let next = headings.iter().skip(at + 1).find(|next| next.level <= heading.level);
+            sections.extend(page.text.get(heading.start..next.map_or(page.text.len(), |next| next.start)));
         }
     }
     sections
 }
 
-/// A row of a table of the reference.
 pub struct Row {
     pub page: &'static str,
     heading: &'static str,
     /// What its first cell names.
     pub names: Vec<&'static str>,
-    /// Each further cell under its column.
     cells: Vec<(&'static str, &'static str)>,
 }
 
 impl Row {
-    /// Whether it is about a field of a JSON line.
     pub fn is_field(&self) -> bool {
         OF_FIELDS.contains(&self.page)
     }
@@ -115,7 +107,6 @@ impl Row {
         self.names.contains(&name) || self.is_field() && self.names.iter().any(is_end)
     }
 
-    /// Its cells, one a line.
     pub fn told(&self, width: usize) -> String {
         let mut told = format!("{} ({}, {})\n", self.names.join(", "), self.page, self.heading);
         for (column, cell) in self.cells.iter().filter(|(_, cell)| !cell.is_empty()) {

@@ -46,7 +46,6 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The beginning of a file.
     pub fn new(text: &'a str) -> Self {
         Self { text, at: 0, line: 1 }
     }

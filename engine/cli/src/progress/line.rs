@@ -4,7 +4,6 @@ use rondo::tell::printable;
 
 use crate::Style;
 
-/// What a part of a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Plain,
@@ -19,7 +18,6 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// The parameters of the terminal's "select graphic rendition".
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -32,7 +30,6 @@ impl Tone {
     }
 }
 
-/// A line, or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Line(Vec<(Tone, String)>);
 
@@ -41,13 +38,16 @@ impl Line {
         Self::default().and(Tone::Plain, text)
     }
 
+    pub fn faint(text: impl Into<String>) -> Self {
+        Self::default().and(Tone::Faint, text)
+    }
+
     #[must_use]
     pub fn and(mut self, tone: Tone, text: impl Into<String>) -> Self {
         self.0.push((tone, text.into()));
         self
     }
 
-    /// This line with `text` in front of it.
     #[must_use]
     pub fn after(mut self, text: &str) -> Self {
         self.0.insert(0, (Tone::Faint, text.to_owned()));

@@ -20,10 +20,8 @@ use super::super::named_command::{completed, hinted};
 use super::super::show::{by, seconds};
 use super::line::{Line, Tone};
 
-/// How many bytes of an answer in progress are kept for a live line.
+/// How much of an answer in progress is kept for a live line, and of a provider's or a contract's words is shown.
 const MAX_TAIL_BYTES: usize = 1024;
-
-/// How many characters of a provider's or a contract's words are shown.
 const MAX_REASON_CHARS: usize = 200;
 
 /// The longest line that is held back until its end when texts are shown in full.
@@ -32,10 +30,8 @@ const MAX_HELD_BYTES: usize = 4096;
 /// Columns of a live line besides its text: the spinner, the time and the blanks between.
 const MARGIN: usize = 9;
 
-/// The state of running threads, built from their events.
 #[derive(Debug, Default)]
 pub struct ProgressState {
-    /// Whether answers are shown in full.
     is_verbose: bool,
     threads: BTreeMap<ThreadId, RunState>,
 }
@@ -51,7 +47,6 @@ pub struct ActiveLane {
 
 #[derive(Debug, Default)]
 struct RunState {
-    /// The visit whose text was last shown.
     last_shown: Option<Visit>,
     begun_ms: u64,
     visits: BTreeMap<LanePath, ActiveVisit>,
@@ -79,7 +74,6 @@ struct ActiveVisit {
     unfinished: String,
     /// By id: tool calls under way, each with a preview of its arguments.
     calls: BTreeMap<String, String>,
-    /// How many answers were refused.
     refused: u32,
     spent: Spending,
     /// The hook that answered the last model call.
@@ -87,7 +81,6 @@ struct ActiveVisit {
 }
 
 impl ProgressState {
-    /// An empty state. With `is_verbose` answers are shown in full.
     pub fn new(is_verbose: bool) -> Self {
         Self { is_verbose, ..Self::default() }
     }
@@ -179,7 +172,6 @@ impl ActiveVisit {
         }
     }
 
-    /// Takes in a part of an answer.
     fn push(&mut self, part: &str) {
         let words = self.answer.push(part);
         self.tail.push_str(&words);
@@ -198,16 +190,13 @@ impl ActiveVisit {
     fn line(&self, width: usize) -> LiveLine {
         // A name leaves room for what is said.
         let who = beginning(&format!("{}, visit {}", who(&self.visit), self.visit.visit), width / 2);
-        let mut words = String::new();
-        if let Some(usage) = self.spent.usage.filter(|usage| *usage != Usage::default()) {
-            let _ = write!(words, "{} in, {} out  ", usage.prompt_tokens, usage.output_tokens);
-        }
-        if self.spent.cost.usd().is_some() {
-            let _ = write!(words, "{}  ", self.spent.cost);
-        }
-        if self.refused > 0 {
-            let _ = write!(words, "{} refused  ", plural(u64::from(self.refused), "answer"));
-        }
+        let usage = self.spent.usage.filter(|usage| *usage != Usage::default());
+        let figures = [
+            usage.map(|usage| format!("{} in, {} out  ", usage.prompt_tokens, usage.output_tokens)),
+            self.spent.cost.usd().map(|_| format!("{}  ", self.spent.cost)),
+            (self.refused > 0).then(|| format!("{} refused  ", plural(self.refused.into(), "answer"))),
+        ];
+        let mut words: String = figures.into_iter().flatten().collect();
         let room = width.saturating_sub(MARGIN + who.width());
         if self.calls.is_empty() {
             let flat = self.tail.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -250,10 +239,8 @@ impl RunState {
         if text.trim().is_empty() {
             return Vec::new();
         }
-        let head = (is_other || !active.is_begun).then(|| {
-            let said = format!(", visit {}, writes", visit.visit);
-            of_visit(visit, Tone::Faint, said)
-        });
+        let head = (is_other || !active.is_begun)
+            .then(|| of_visit(visit, Tone::Faint, format!(", visit {}, writes", visit.visit)));
         active.is_begun = !is_end;
         self.last_shown = Some(visit.clone());
         let lines = text.trim_end_matches('\n').split('\n').map(|line| Line::of(format!("       {line}")));
@@ -265,7 +252,7 @@ impl RunState {
             self.begun_ms = event.at_ms;
         }
         match &event.what {
-            What::ThreadStarted { .. } => Some(Line::default().and(Tone::Faint, format!("thread {}", event.thread))),
+            What::ThreadStarted { .. } => Some(Line::faint(format!("thread {}", event.thread))),
             What::ThreadResumed { seq } => {
                 Some(Line::of(format!("thread {} continues after step {seq}", event.thread)))
             }
@@ -302,25 +289,20 @@ impl RunState {
             What::Said { text, .. } => Some(Line::of(format!("     {text}"))),
             What::ThreadWaiting { visit, .. } => {
                 let told = format!(" waits for a person: `rondo answer {}`", event.thread);
-                let told = completed(&told).into_owned();
-                Some(of_visit(visit, Tone::Warning, told))
+                Some(of_visit(visit, Tone::Warning, completed(&told)))
             }
             What::EdgeTaken { visit, to, .. } => {
                 let opened = to.iter().filter(|target| target.lane != visit.lane).count();
-                (opened > 1).then(|| Line::default().and(Tone::Faint, format!("     {opened} lanes")))
+                (opened > 1).then(|| Line::faint(format!("     {opened} lanes")))
             }
-            What::LaneEnded { visit, how } => {
-                Some(Line::default().and(Tone::Faint, self.lane_ended(&visit.lane, *how)))
-            }
+            What::LaneEnded { visit, how } => Some(Line::faint(self.lane_ended(&visit.lane, *how))),
             What::ThreadFinished { outcome, reason, .. } => {
                 Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
             }
             What::Error { code, message, hint, .. } => {
-                let mut line = format!(": {code}: {message}");
-                if let Some(hint) = hint {
-                    let _ = write!(line, "\n  {}", hinted(hint));
-                }
-                Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, line))
+                let hint = hint.as_ref().map_or_else(String::new, |hint| format!("\n  {}", hinted(hint)));
+                let told = format!(": {code}: {message}{hint}");
+                Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, told))
             }
             What::HookAnswered { visit, node, saved_usd, .. } => {
                 let of_node = self.hooks.entry(node.clone()).or_default();
@@ -341,22 +323,20 @@ impl RunState {
     /// Says what was committed in a lane, and what its visit used.
     fn committed(&mut self, at_ms: u64, seq: u64, lane: &LanePath, who: String, what: String) -> Line {
         let ended = self.visits.remove(lane);
-        let spent = ended.as_ref().map_or_else(Spending::default, |ended| ended.spent);
+        let spent = ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
         let took = seconds(ended.as_ref().map_or(0, |ended| at_ms.saturating_sub(ended.begun_ms)));
         let by = ended.and_then(|ended| ended.hook).map_or_else(String::new, |node| format!("  by {node}"));
-        let head = Line::default().and(Tone::Faint, format!("{seq:>3}. "));
-        let told = head.and(Tone::Name, who).and(Tone::Plain, what);
+        let told = Line::faint(format!("{seq:>3}. ")).and(Tone::Name, who).and(Tone::Plain, what);
         told.and(Tone::Faint, format!("{}  {took}{by}", spending_text(&spent)))
     }
 
     fn tool_finished(&mut self, what: &What) -> Option<Line> {
         let What::ToolFinished { visit, tool, call, duration_ms, failed, answered_by, .. } = what else { return None };
-        let mut told = None;
-        if let Some(active) = self.visits.get_mut(&visit.lane) {
+        let told = self.visits.get_mut(&visit.lane).and_then(|active| {
             // The hook answered this call, which is reported here.
             active.hook = None;
-            told = active.calls.remove(call);
-        }
+            active.calls.remove(call)
+        });
         let told = told.unwrap_or_else(|| tool.clone());
         let line = of_visit(visit, Tone::Plain, format!(": {told}"));
         let line = if *failed { line.and(Tone::Warning, "  failed") } else { line };
@@ -374,11 +354,9 @@ impl RunState {
         }
         active.clear_answer();
         active.spent += spent;
-        let refused = refused.as_ref()?;
+        let told = format!(": answer refused: {}", reason(refused.as_ref()?));
         active.refused = active.refused.saturating_add(1);
-        let told = format!(": answer refused: {}", reason(refused));
-        let told = of_visit(visit, Tone::Warning, told);
-        Some(told.and(Tone::Faint, spending_text(&spent)))
+        Some(of_visit(visit, Tone::Warning, told).and(Tone::Faint, spending_text(&spent)))
     }
 
     /// Removes a lane that has ended, and the lanes within it.
@@ -403,7 +381,6 @@ impl RunState {
     }
 }
 
-/// What is told of a visit below the line of its step.
 fn of_visit(visit: &Visit, tone: Tone, told: impl Into<String>) -> Line {
     Line::of("     ").and(Tone::Name, who(visit)).and(tone, told)
 }

@@ -7,26 +7,16 @@ use rondo::protocol::diagnostic::Code;
 
 use crate::{Failure, workflow};
 
-/// The maximal depth of the search.
 const MAX_DEPTH: usize = 8;
-/// The most workflows of one call.
 const MAX_WORKFLOWS: usize = 1_000;
-/// The most folders that are searched.
 const MAX_FOLDERS: usize = 20_000;
 
-/// A workflow whose scenarios are run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its file.
     pub file: PathBuf,
-    /// The only scenario to run, if set.
     pub only: Option<String>,
 }
 
-/// Resolves `path` relative to `here`.
-///
-/// # Errors
-/// [`Code::WorkflowNotFound`], or [`Code::NoScenario`] for a folder without workflows.
 pub fn targets(path: &str, here: &Path) -> Result<Vec<Target>, Failure> {
     let named = Path::new(path);
     if let Some(target) = scenario(named, here) {

@@ -25,7 +25,6 @@ use super::text::faults;
 
 use crate::{Exit, Failure, Output, json_line, output_file};
 
-/// How many characters of the thread id go into the scenario's name.
 const NAME_LENGTH: usize = 10;
 
 pub fn make(
@@ -69,7 +68,6 @@ pub fn make(
     Ok(Exit::Done)
 }
 
-/// The file of a thread's workflow.
 fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBuf, Failure> {
     let file = match &origin.file {
         Some(file) if path == "." => PathBuf::from(file),

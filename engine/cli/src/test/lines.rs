@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::{Failure, Output, json_line};
 
-/// A fault of a file or of a run's results.
 #[derive(Serialize)]
 struct FaultLine {
     code: Code,

@@ -17,7 +17,6 @@ const REPORT_MARK: &[u8] = b"<testsuite";
 /// How many bytes of a file are searched for it.
 const REPORT_HEAD_BYTES: u64 = 4096;
 
-/// What a run may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Pending snapshots, next to the accepted ones.
@@ -65,7 +64,6 @@ fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Accepts the snapshots of a scenario that met its expectations.
 fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
     let is_only_of_snapshots = tested.faults.iter().all(|fault| is_of_snapshot(fault.code));
     if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
@@ -85,7 +83,6 @@ pub fn is_of_snapshot(code: Code) -> bool {
     matches!(code, Code::SnapshotSyntax | Code::SnapshotEdited | Code::SnapshotFormat)
 }
 
-/// Accepts one snapshot.
 pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     if taken.accepted.as_deref() != Some(taken.text.as_str()) {
         replace(&accepted_file(suite, &taken.name), &taken.text)?;
@@ -95,12 +92,10 @@ pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
 
-/// Leaves one snapshot for later review.
 pub fn leave(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     replace(&pending_file(suite, &taken.name), &taken.text)
 }
 
-/// Rejects one snapshot.
 pub fn reject(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
@@ -113,7 +108,6 @@ fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
     suite.snapshots_folder().join(format!("{name}.new"))
 }
 
-/// Writes a file atomically, and creates its folder.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let failed = output_file::failed(file);
     let folder = folder_of(file);

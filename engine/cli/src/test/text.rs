@@ -11,7 +11,6 @@ use super::snapshots::Mode;
 
 use crate::Style;
 
-/// Clears the progress line.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";
 
 /// A line with the scenario that has just ended, replacing the previous one.
@@ -50,7 +49,6 @@ pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, styl
     out
 }
 
-/// The text after a scenario's name.
 fn aside(tested: &ScenarioResult) -> String {
     let count = |state| tested.snapshots.iter().filter(|taken| taken.state == state).count();
     let counted = [(count(SnapshotState::Missing), "new"), (count(SnapshotState::Changed), "changed")];
@@ -84,7 +82,6 @@ fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String
     out
 }
 
-/// All faults of a scenario.
 pub fn faults(tested: &ScenarioResult) -> String {
     let mut out = String::new();
     for fault in &tested.faults {
@@ -152,7 +149,6 @@ fn mark(verdict: Verdict, style: Style) -> String {
     in_column(&word(&verdict), colour, style)
 }
 
-/// A word padded to its column.
 fn in_column(word: &str, colour: &str, style: Style) -> String {
     style.paint(colour, &format!("{word:<7}")).into_owned()
 }

@@ -52,7 +52,6 @@ fn shown(key: Option<&str>) -> String {
     one_line(key).chars().take(MAX_KEY).collect()
 }
 
-/// Which part of the calls the sums leave out.
 fn unknown_calls(groups: &Groups) -> String {
     let sum = |count: fn(&Sums) -> u64| groups.values().map(count).sum::<u64>();
     let calls = plural(sum(|sums| sums.model_calls), "model call");
@@ -72,7 +71,6 @@ fn tokens(usage: Option<Usage>, of: fn(Usage) -> u64) -> String {
     usage.map_or_else(unknown, |usage| of(usage).to_string())
 }
 
-/// What stands for an unknown figure.
 fn unknown() -> String {
     "-".to_owned()
 }

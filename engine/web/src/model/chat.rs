@@ -11,7 +11,7 @@ use rondo::Run;
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
 use rondo::protocol::id::ThreadId;
-use rondo::protocol::{Digest, Value, canonical};
+use rondo::protocol::{Digest, Value, canonical, object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -23,7 +23,7 @@ use super::super::params::invalid;
 use super::super::problem::Problem;
 use super::super::starting::{StartRequest, begin};
 use super::message::{Message, input_name};
-use super::{OFFLINE, RunUpdate, Settled, Tokens, client_of};
+use super::{OFFLINE, RunUpdate, Settled, client_of};
 
 /// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -94,13 +94,13 @@ struct Cached {
     cached_tokens: u64,
 }
 
-impl From<Tokens> for Usage {
-    fn from(tokens: Tokens) -> Self {
+impl From<object::Usage> for Usage {
+    fn from(of: object::Usage) -> Self {
         Self {
-            prompt_tokens: tokens.prompt,
-            completion_tokens: tokens.output,
-            total_tokens: tokens.prompt.saturating_add(tokens.output),
-            prompt_tokens_details: Cached { cached_tokens: tokens.cached },
+            prompt_tokens: of.prompt_tokens,
+            completion_tokens: of.output_tokens,
+            total_tokens: of.prompt_tokens.saturating_add(of.output_tokens),
+            prompt_tokens_details: Cached { cached_tokens: of.cached_tokens },
         }
     }
 }
@@ -113,7 +113,6 @@ fn place(model: &str, messages: &[Message]) -> Result<Digest, Failure> {
 }
 
 impl Server {
-    /// Starts a thread of a workflow on a message.
     pub(super) async fn begin_on(&self, model: &str, text: String) -> Result<Run, Problem> {
         let (name, is_offline) = model.strip_suffix(OFFLINE).map_or((model, false), |name| (name, true));
         let name = name.to_owned();
@@ -154,7 +153,6 @@ pub async fn complete(
     reply.whole(updates).await
 }
 
-/// What a reply is made of.
 struct Reply {
     server: Server,
     request: ChatRequest,
@@ -230,7 +228,6 @@ impl Reply {
         self.chunk(Some((delta, None)), None)
     }
 
-    /// The chunks after the run.
     fn last(&self, settled: &Settled) -> Vec<String> {
         let mut chunks = Vec::new();
         if !settled.unsent.is_empty() {

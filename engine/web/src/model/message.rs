@@ -52,25 +52,19 @@ impl Message {
 }
 
 /// The name of the input that a message fills.
-///
-/// # Errors
-/// [`Code::MessageUnplaced`] if the workflow says nothing of it and has none or several that could be meant.
 pub fn input_name(workflow: &Workflow, policy: &Policy) -> Result<String, Failure> {
     if let Some(name) = &policy.serve.message {
         return Ok(name.clone());
     }
     let required = workflow.input.iter().filter(|(_, field)| !field.optional && field.default_value().is_none());
-    let required: Vec<_> = required.collect();
-    let texts: Vec<_> = required.iter().filter(|(_, field)| field.takes_text()).collect();
-    let none_needed = || workflow.input.iter().filter(|(_, field)| field.takes_text()).collect::<Vec<_>>();
-    match (texts.as_slice(), required.len()) {
-        ([(name, _)], 1) => return Ok(name.to_string()),
-        ([], 0) => {
-            if let [(name, _)] = none_needed().as_slice() {
-                return Ok(name.to_string());
-            }
-        }
-        _ => {}
+    let mut meant: Vec<_> = required.collect();
+    if meant.is_empty() {
+        meant = workflow.input.iter().filter(|(_, field)| field.takes_text()).collect();
+    }
+    if let [(name, field)] = meant.as_slice()
+        && field.takes_text()
+    {
+        return Ok(name.to_string());
     }
     let what = format!("the workflow {} does not say which input a message fills", workflow.name);
     Err(Failure::new(Code::MessageUnplaced, what).with_hint("add `serve: { message: INPUT }` to its file"))
@@ -92,20 +86,15 @@ pub fn statuses(form: &Value) -> Vec<(String, Vec<String>)> {
 
 /// What a message says to a form: JSON with a status, fields and body; a status alone on the first line, and a text below
 /// it; or a text where the form has only one status. A word is none of these because a message begins with it.
-///
-/// # Errors
-/// [`Code::AnswerInvalid`] if it says none of these.
 pub fn said(text: &str, open: &OpenForm, workflow: &Workflow) -> Result<PersonSaid, Failure> {
     let text = text.trim();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let word = first.trim().trim_matches(|c: char| matches!(c, '`' | '.' | ',' | ':' | '!')).to_lowercase();
     let role = role(workflow, &open.visit)?;
     if let Ok(Value::Object(mut members)) = canonical::parse(text.as_bytes()) {
-        let take = |members: &mut BTreeMap<String, Value>, key: &str| {
-            members.remove(key).and_then(|value| value.as_str().map(str::to_owned))
-        };
-        let status = take(&mut members, "status").unwrap_or_default();
-        let body = take(&mut members, "body").unwrap_or_default();
+        let mut take =
+            |key| members.remove(key).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+        let (status, body): (String, String) = (take("status"), take("body"));
         let (status, _) = declared(role, &status)?;
         return Ok(PersonSaid::Form(FilledForm { status: status.clone(), fields: Value::Object(members), body }));
     }

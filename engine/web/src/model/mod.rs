@@ -7,6 +7,7 @@ pub mod chat;
 mod message;
 mod streamed_text;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -27,6 +28,7 @@ use rondo::host::workflow;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::{Outcome, What};
 use rondo::protocol::id::ThreadId;
+use rondo::protocol::object::Usage;
 use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Digest, Value};
 use rondo::store::Status;
@@ -45,18 +47,12 @@ use streamed_text::{AnsweringRoles, StreamedText};
 /// A model of this name is answered by the script beside the workflow; no model is asked.
 const OFFLINE: &str = ":offline";
 
-/// How many lines wait for a client that reads slowly.
 const LINES: usize = 64;
 
 /// How much of the name is kept that a client gives itself.
 const MAX_NAME_CHARACTERS: usize = 80;
 
 /// An error as clients of this API expect it.
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    error: ErrorFields<'a>,
-}
-
 #[derive(Serialize)]
 struct ErrorFields<'a> {
     message: String,
@@ -85,10 +81,9 @@ pub async fn errors(request: Request, next: Next) -> Response {
     answer
 }
 
-/// The body of an error; the last event of a stream.
 fn error_text(problem: &Problem) -> String {
     let error = ErrorFields { message: problem.text(), r#type: "rondo_error", code: problem.code(), param: None };
-    serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
+    serde_json::to_string(&BTreeMap::from([("error", error)])).unwrap_or_default()
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -107,8 +102,7 @@ pub struct ModelList {
 
 /// The workflows that can be run, and those with a script also as `NAME:offline`.
 pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, Problem> {
-    let data = server.reading(|server, _| Ok(all(server)));
-    Ok(Json(ModelList { object: "list", data: data.await? }))
+    server.json(|server, _| Ok(ModelList { object: "list", data: all(server) })).await
 }
 
 fn all(server: &Inner) -> Vec<ModelView> {
@@ -122,21 +116,13 @@ fn all(server: &Inner) -> Vec<ModelView> {
     models
 }
 
-/// One of them.
 pub async fn model(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<ModelView>, Problem> {
-    let found = server.reading(move |server, _| {
-        let what = || format!("there is no workflow {:?}", one_line(&id));
-        all(server).into_iter().find(|model| model.id == id).ok_or_else(|| Failure::new(Code::WorkflowNotFound, what()))
-    });
-    Ok(Json(found.await?))
-}
-
-/// Tokens of all calls of a thread and of its children.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tokens {
-    prompt: u64,
-    cached: u64,
-    output: u64,
+    server
+        .json(move |server, _| {
+            let unknown = || Failure::new(Code::WorkflowNotFound, format!("there is no workflow {:?}", one_line(&id)));
+            all(server).into_iter().find(|model| model.id == id).ok_or_else(unknown)
+        })
+        .await
 }
 
 /// How a run settled: with an end, or waiting for a person.
@@ -146,7 +132,8 @@ pub struct Settled {
     pub text: String,
     /// What of it is left to tell to a client that heard it as it was written.
     unsent: String,
-    tokens: Tokens,
+    /// Of all calls of the thread and of its children.
+    tokens: Usage,
     /// What it waits for; the text is then that form.
     pub waits_for: Option<WaitsFor>,
     pub result: Value,
@@ -160,7 +147,6 @@ pub struct WaitsFor {
     pub is_approval: bool,
 }
 
-/// What a client receives of a run.
 pub enum RunUpdate {
     /// A line of the workflow for the user, without an end of line.
     Line(String),
@@ -219,7 +205,6 @@ impl Server {
         receiver
     }
 
-    /// What reads the text of a thread.
     async fn streamed_text(&self, thread: ThreadId) -> Result<StreamedText, Problem> {
         self.reading(move |_, store| {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
@@ -249,9 +234,7 @@ impl Server {
         self.reading(move |_, store| {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
             let policy = rebuild::policy(store, &row)?;
-            let usage = spent(store, &thread, &row)?.usage;
-            let tokens =
-                Tokens { prompt: usage.prompt_tokens, cached: usage.cached_tokens, output: usage.output_tokens };
+            let tokens = spent(store, &thread, &row)?.usage;
             let open = for_client(&forms);
             let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
             let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
@@ -296,7 +279,6 @@ fn for_client(forms: &[OpenForm]) -> Option<&OpenForm> {
     forms.iter().find(|open| !open.is_approval()).or(forms.first())
 }
 
-/// The form that a client was shown.
 struct Shown {
     thread: ThreadId,
     form: Digest,
@@ -321,7 +303,6 @@ impl super::Inner {
     }
 }
 
-/// The name that a client of HTTP gives itself.
 fn client_of(headers: &HeaderMap) -> &str {
     headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default()
 }
@@ -335,7 +316,6 @@ pub fn named(client: &str) -> String {
 /// Where conversations are kept: a space of the store beside those of hooks.
 const SPACE: &str = "conversations";
 
-/// What answers a message, from the result of the run.
 fn result_text(policy: &Policy, result: &Value) -> String {
     let chosen = policy.serve.answer.as_deref().and_then(|key| result.get(key)).unwrap_or(result);
     chosen.as_str().map_or_else(|| chosen.to_text(), str::to_owned)
@@ -354,13 +334,11 @@ fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     {
         return prompt.to_owned();
     }
-    let ways: Vec<String> =
-        statuses
-            .iter()
-            .map(|(status, fields)| {
-                if fields.is_empty() { format!("`{status}`") } else { format!("`{status}` with {}", fields.join(", ")) }
-            })
-            .collect();
+    let way = |(status, fields): &(String, Vec<String>)| match fields.as_slice() {
+        [] => format!("`{status}`"),
+        fields => format!("`{status}` with {}", fields.join(", ")),
+    };
+    let ways: Vec<String> = statuses.iter().map(way).collect();
     let how = "Answer with one of these words alone on the first line, the text below it; fields as JSON: \
                `{\"status\": ..., \"field\": ...}`";
     format!("{prompt}\n\n{how}: {}.", ways.join(", "))

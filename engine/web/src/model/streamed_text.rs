@@ -86,11 +86,9 @@ fn part_at(path: &Path, role: &RoleName) -> Option<AnswerPart> {
     }
 }
 
-/// The text of a run as its client receives it.
 #[derive(Debug, Default)]
 pub struct StreamedText {
     roles: AnsweringRoles,
-    /// The call whose answer is read.
     call: Option<(Visit, u32, StreamedAnswer)>,
     sent: SentText,
 }
@@ -123,7 +121,6 @@ impl StreamedText {
         self.sent.add(&words)
     }
 
-    /// What is left to tell when the whole text is known.
     pub fn end(&mut self, whole: &str) -> String {
         self.sent.end(whole)
     }
@@ -133,7 +130,6 @@ impl StreamedText {
 #[derive(Debug, Default)]
 struct SentText {
     text: String,
-    /// How many bytes of it were repeated.
     matched: usize,
 }
 
@@ -142,7 +138,6 @@ impl SentText {
         self.matched = 0;
     }
 
-    /// What is new in the next words.
     fn add(&mut self, words: &str) -> String {
         let known = self.text.get(self.matched..).unwrap_or_default();
         if known.starts_with(words) {
@@ -150,11 +145,8 @@ impl SentText {
             return String::new();
         }
         let new = words.strip_prefix(known).map(str::to_owned);
-        if new.is_none() {
-            self.text.truncate(self.matched);
-        }
-        let new = new.unwrap_or_else(|| BREAK.to_owned() + &self.text + words);
         self.text.truncate(self.matched);
+        let new = new.unwrap_or_else(|| BREAK.to_owned() + &self.text + words);
         self.text.push_str(words);
         self.matched = self.text.len();
         new
