@@ -18,7 +18,6 @@ use super::run_config::Approvers;
 
 static QUESTION: Mutex<()> = Mutex::const_new(());
 
-/// Creates approvers that ask at the terminal, if a person is there.
 pub fn approvers(is_attended: bool) -> Option<Approvers> {
     is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
 }

@@ -1,5 +1,3 @@
-//! `rondo backup`: copies a store.
-
 use std::path::PathBuf;
 
 use rondo::store::check::Examination;

@@ -1,5 +1,3 @@
-//! `rondo batches`: every batch of the store, and how far it has come.
-
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::views::batches::{BatchLine, batch_line};
 

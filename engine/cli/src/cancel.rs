@@ -1,5 +1,3 @@
-//! `rondo cancel`: ends a thread for good.
-
 use rondo::core::Cancelled;
 use rondo::run::cancel as cancel_thread;
 

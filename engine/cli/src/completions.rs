@@ -1,5 +1,3 @@
-//! `rondo completions`: a script that completes this command line in a shell.
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 

@@ -237,7 +237,6 @@ fn running(thread: &ThreadId) -> Failure {
         .with_hint(format!("wait until it has ended, or end it with `rondo cancel {thread}`"))
 }
 
-/// The steps that are stored under a thread itself, and their size in bytes.
 fn own(store: &dyn Read, thread: &ThreadId) -> Result<(u64, u64), Failure> {
     let (mut steps, mut bytes) = (0, 0_u64);
     store.own_records(thread, 0..=u64::MAX, &mut |stored| {

@@ -1,5 +1,3 @@
-//! `rondo diff`: where two threads part, and how their texts and costs differ after that.
-
 use rondo::views::diff::Comparison;
 
 use super::find_thread::{find_thread, find_thread_in};

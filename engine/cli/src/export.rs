@@ -1,5 +1,3 @@
-//! `rondo export`: writes threads as JSON Lines.
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

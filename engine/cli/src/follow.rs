@@ -35,7 +35,6 @@ impl Follower {
         Ok(Self { folder, thread, signals, runtime })
     }
 
-    /// The exit code of the signal that ends this, if one came.
     pub fn exit(&self) -> Option<Exit> {
         self.signals.exit()
     }

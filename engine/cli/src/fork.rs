@@ -1,5 +1,3 @@
-//! `rondo fork`: a new thread that shares the first steps of another one and continues from there.
-
 use std::path::PathBuf;
 
 use rondo::core::conversation::rebuild;
@@ -130,7 +128,6 @@ fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u6
     }
 }
 
-/// What a fork would share, change and run again, in words.
 pub(super) fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answered: bool) -> String {
     let shared = match plan.at {
         0 => format!("nothing of thread {thread} would be shared\n"),

@@ -1,5 +1,3 @@
-//! `rondo fsck`: examines a store and names what is damaged.
-
 use std::path::Path;
 
 use rondo::protocol::id::ThreadId;

@@ -1,5 +1,3 @@
-//! `rondo gc`: gives back the space of what no thread needs.
-
 use rondo::protocol::event::Durability;
 use rondo::tell::{plural, size};
 use rondo::upkeep::{self, Collected};

@@ -1,5 +1,3 @@
-//! `rondo graph`: the graph of a workflow with its hooks, as a picture.
-
 use std::path::{Path, PathBuf};
 
 use rondo::host::picture::draw;

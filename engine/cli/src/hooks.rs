@@ -139,7 +139,6 @@ fn actions<'r>(registry: &'r Registry, verb: &'r str) -> impl Iterator<Item = (&
 /// The action by which kinds learn the answers of a thread.
 const LEARNING: &str = "warm";
 
-/// Lets every kind that can learn the answers of a thread.
 pub fn learn(
     thread: &ThreadId,
     (store, trust): (&Path, bool),
@@ -149,17 +148,11 @@ pub fn learn(
     let verbs = registry.kinds().flat_map(|kind| kind.subcommands());
     let learning = |verb: &Subcommand| verb.actions.iter().any(|action| action.name == LEARNING);
     let verbs: BTreeSet<&str> = verbs.filter(learning).map(|verb| verb.name).collect();
-    for verb in verbs {
-        let called = Called {
-            verb: verb.to_owned(),
-            action: LEARNING.to_owned(),
-            asked: [(THREAD.to_owned(), thread.to_string())].into(),
-            store: Some(store.to_owned()),
-            trust,
-        };
-        run(called, registry, output)?;
-    }
-    Ok(())
+    verbs.into_iter().try_for_each(|verb| {
+        let (verb, action, store) = (verb.to_owned(), LEARNING.to_owned(), Some(store.to_owned()));
+        let asked = [(THREAD.to_owned(), thread.to_string())].into();
+        run(Called { verb, action, asked, store, trust }, registry, output).map(drop)
+    })
 }
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {

@@ -1,5 +1,3 @@
-//! `rondo import`: takes exported threads into a store.
-
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 

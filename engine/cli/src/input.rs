@@ -263,7 +263,6 @@ fn unknown(key: &str, workflow: &Workflow, place: &str) -> Failure {
     }
 }
 
-/// The part of a file with the inputs of one thread.
 struct Piece<'a> {
     file: &'a str,
     text: &'a str,
@@ -300,7 +299,6 @@ impl<'a> Piece<'a> {
         self.merged(members, given, workflow)
     }
 
-    /// The same of an object in YAML.
     fn yaml(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Vec<Diagnostic>> {
         let node = source::yaml(self.part).map_err(|fault| {
             self.refused(Code::InputSyntax, fault.span.offset, format!("not YAML: {}", fault.message))

@@ -289,7 +289,6 @@ fn lacking_features() -> Option<&'static str> {
     None
 }
 
-/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     // This binary also starts the programs of tools and some servers, and then does nothing else.
     if let Some(exit) = rondo::launcher() {

@@ -54,7 +54,6 @@ pub fn advising(failure: Failure, settings: &Settings, workflow: &str) -> Failur
     hinted(failure, &found().unwrap_or_default(), settings, workflow)
 }
 
-/// The failure with a line more for each server.
 fn hinted(failure: Failure, servers: &[LocalServer], settings: &Settings, workflow: &str) -> Failure {
     let Some(hint) = failure.hint().filter(|_| !servers.is_empty()) else { return failure };
     let line = |server: &LocalServer| {

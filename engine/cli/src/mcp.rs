@@ -1,5 +1,3 @@
-//! `rondo mcp`: workflows as the tools of an MCP server on standard input and output.
-
 use rondo_web::access::Token;
 use rondo_web::{Server, mcp};
 

@@ -1,5 +1,3 @@
-//! `rondo messages`: the requests sent to a model, rebuilt from the steps.
-
 use std::fmt::Write as _;
 
 use rondo::core::conversation::rebuild::{self, Request};
@@ -149,7 +147,6 @@ fn visits(
     Ok(found)
 }
 
-/// The names of lanes, in the form for `--lane`.
 fn names(found: &[(LanePath, u64)]) -> String {
     let name =
         |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)" } else { lane.as_str() }.to_owned();

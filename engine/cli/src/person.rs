@@ -27,7 +27,6 @@ pub fn answer_to(question: &str) -> String {
     String::from_utf8_lossy(&line).trim().to_owned()
 }
 
-/// Whether a person is there who can be asked.
 pub fn is_attended(output: &Output) -> bool {
     !output.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

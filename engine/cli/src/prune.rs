@@ -1,5 +1,3 @@
-//! `rondo prune`: deletes old threads.
-
 use std::collections::BTreeSet;
 
 use rondo::core::env::{Env as _, SystemEnv};

@@ -1,5 +1,3 @@
-//! `rondo repair`: makes a whole store from what is left of a damaged one.
-
 use std::path::{Path, PathBuf};
 
 use rondo::store::repair::{Loss, LossKind, Repaired};

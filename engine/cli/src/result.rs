@@ -31,7 +31,6 @@ pub struct View {
 }
 
 impl ResultArgs {
-    /// Writes the result of a run. With `--json` stdout has its event already.
     pub fn show(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
         let text = match &self.raw {
             Some(key) => raw(result, key)?,

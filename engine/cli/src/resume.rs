@@ -1,5 +1,3 @@
-//! `rondo resume`: continues a thread that stopped.
-
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-//! `rondo rm`: deletes threads.
-
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::diagnostic::Code;
 

@@ -1,5 +1,3 @@
-//! `rondo run`: starts a thread and shows it until it ends.
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

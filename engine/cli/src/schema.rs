@@ -1,5 +1,3 @@
-//! `rondo schema`: the JSON Schema of workflow files, for editors.
-
 use std::path::PathBuf;
 
 use super::{Exit, Failure, Output, init, output_file, working_folder};

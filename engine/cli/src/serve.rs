@@ -1,5 +1,3 @@
-//! `rondo serve`: the API, the event streams and the page, over HTTP on this machine.
-
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write as _;

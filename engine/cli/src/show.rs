@@ -12,8 +12,7 @@ use rondo::protocol::id::LanePath;
 use rondo::protocol::message::FileRef;
 use rondo::protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
 use rondo::store::{Row, Status};
-use rondo::tell::command;
-use rondo::tell::{plural, word};
+use rondo::tell::{command, plural, word};
 use rondo::views::form::FormLine;
 use rondo::views::in_flight::visits;
 use rondo::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, thread_line_with, who};
@@ -75,18 +74,16 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     shown.has_any |= !uncommitted.is_empty();
     if output.is_json() && line.status == Status::Waiting {
         for open in origin(&row).iter().flat_map(|origin| &origin.forms) {
-            output.show(&FormLine::new(&line.thread, open), String::new)?;
+            output.line(&FormLine::new(&line.thread, open))?;
         }
     }
-    if !output.is_json() {
-        if !shown.has_any && !wanted.is_empty() {
-            output.text("\nno step is like that\n")?;
-        }
-        output.text(&ending_text(&line, &row))?;
-        // The figures are those of the thread, so they are shown only with all of its steps.
-        if wanted.is_empty() {
-            output.text(&shown.hooks.text())?;
-        }
+    if !shown.has_any && !wanted.is_empty() {
+        output.aside("\nno step is like that\n")?;
+    }
+    output.aside(&ending_text(&line, &row))?;
+    // The figures are those of the thread, so they are shown only with all of its steps.
+    if wanted.is_empty() {
+        output.aside(&shown.hooks.text())?;
     }
     Ok(Exit::Done)
 }
@@ -101,8 +98,8 @@ fn followed(
     uncommitted: &mut Vec<VisitInFlight>,
     output: &mut Output,
 ) -> Result<(ThreadLine, Row), Failure> {
-    if line.status == Status::Waiting && !output.is_json() {
-        output.text(&ending_text(&line, &row))?;
+    if line.status == Status::Waiting {
+        output.aside(&ending_text(&line, &row))?;
     }
     let (mut told, mut is_over) = (line.status, is_ended(row.status));
     while !is_over && !output.is_closed() {
@@ -192,9 +189,9 @@ impl HookFigures {
             let saved = answer.saved.unwrap_or_default();
             of_node.saved_tokens += saved.prompt_tokens.saturating_add(saved.output_tokens);
         }
-        let rondo::protocol::Value::Object(metrics) = &note.metrics else { return };
+        let Value::Object(metrics) = &note.metrics else { return };
         for (name, value) in metrics {
-            if let rondo::protocol::Value::Int(number) = value {
+            if let Value::Int(number) = value {
                 let sum = of_node.metrics.entry(name.clone()).or_default();
                 // A current amount is not summed.
                 *sum = if GAUGES.contains(&name.as_str()) { *number } else { sum.saturating_add(*number) };
@@ -238,27 +235,21 @@ fn record_text(line: &RecordLine) -> String {
         }
         RecordLine::Compaction(compaction) => {
             let CompactionLine { seq, role, lane, text, through_visit, note, .. } = &**compaction;
-            let spent = spending_text(&Spending::from(note));
-            let who = who(role, lane);
+            let (who, spent) = (who(role, lane), spending_text(&Spending::from(note)));
             let head = format!("\n{seq:>3}. history of {who} up to visit {through_visit} put into one text{spent}\n");
-            text.lines().fold(head, |mut told, line| {
-                let _ = writeln!(told, "       {line}");
-                told
-            })
+            let indented = |line: &str| format!("       {line}\n");
+            head + &text.lines().map(indented).collect::<String>()
         }
     }
 }
 
 pub(super) fn thread_text(line: &ThreadLine) -> String {
-    let mut text = format!("{}  {}  {}", line.thread, line.name, word(&line.status));
-    if let Some(label) = &line.label {
-        let _ = write!(text, "  {label}");
-    }
-    if !line.tags.is_empty() {
-        let _ = write!(text, "  ({})", line.tags.join(", "));
-    }
-    let totals = &line.totals;
-    let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), spending_text(&Spending::from(totals)));
+    let ThreadLine { thread, name, tags, totals, .. } = line;
+    let label = line.label.as_ref().map_or_else(String::new, |label| format!("  {label}"));
+    let tags = if tags.is_empty() { String::new() } else { format!("  ({})", tags.join(", ")) };
+    let (status, steps, spent) =
+        (word(&line.status), plural(totals.steps, "step"), spending_text(&Spending::from(totals)));
+    let mut text = format!("{thread}  {name}  {status}{label}{tags}  {steps}{spent}\n");
     if let Some(in_flight) = &line.in_flight {
         let _ = writeln!(text, "  not committed: {}", totals_text(in_flight));
     }
@@ -272,55 +263,46 @@ pub(super) fn thread_text(line: &ThreadLine) -> String {
 }
 
 pub(super) fn step_text(step: &StepLine) -> String {
-    let mut text = format!("\n{:>3}. {}", step.seq, who(&step.role, &step.lane));
-    let took_ms = step.note.ended_at_ms.saturating_sub(step.note.started_at_ms);
-    let _ = write!(text, ", visit {}: {}", step.visit, step.status);
-    let _ = write!(text, "{}", spending_text(&Spending::from(&step.note)));
-    let _ = write!(text, "  {}", seconds(took_ms));
-    text.push_str(&step.note.answered_by.as_ref().map_or_else(String::new, by));
-    if let Some(person) = &step.note.person {
-        let _ = write!(text, "  by {person}");
-    }
-    if let Some(client) = &step.note.client {
-        let _ = write!(text, " {client}, which is no person");
-    }
-    text.push('\n');
+    let StepLine { seq, visit, status, note, .. } = step;
+    let (who_made, spent) = (who(&step.role, &step.lane), spending_text(&Spending::from(note)));
+    let took = seconds(note.ended_at_ms.saturating_sub(note.started_at_ms));
+    let by = note.answered_by.as_ref().map_or_else(String::new, by);
+    let person = note.person.as_ref().map_or_else(String::new, |person| format!("  by {person}"));
+    let client = note.client.as_ref().map_or_else(String::new, |of| format!(" {of}, which is no person"));
+    let mut text = format!("\n{seq:>3}. {who_made}, visit {visit}: {status}{spent}  {took}{by}{person}{client}\n");
     if let Some(child) = &step.child {
         let _ = writeln!(text, "     thread {child}");
     }
     step.observations.iter().for_each(|observation| lanes_text(&mut text, observation));
-    for lost in &step.note.cancelled {
-        let spent = spending_text(&Spending::from(lost));
+    for lost in &note.cancelled {
+        let (who, spent) = (who(&lost.role, &lost.lane), spending_text(&Spending::from(lost)));
         if !spent.is_empty() {
-            let _ = writeln!(text, "     {} had used{spent}", who(&lost.role, &lost.lane));
+            let _ = writeln!(text, "     {who} had used{spent}");
         }
         if let Some(tool) = &lost.effect_unknown {
-            let _ = writeln!(text, "     {}: whether {tool} had its effect is not known", who(&lost.role, &lost.lane));
+            let _ = writeln!(text, "     {who}: whether {tool} had its effect is not known");
         }
     }
     let by_status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
     block(&mut text, &format!("{}{by_status} >", step.edge.from), &step.edge.prompt);
     files_text(&mut text, &step.edge.files);
-    let mut notes = step.note.tools.iter();
+    let mut notes = note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {
             Entry::Tool { name, arguments, text: result, failed, files, .. } => {
                 let mark = if *failed { ", failed" } else { "" };
-                let mark = notes.next().map_or_else(|| mark.to_owned(), |note| format!("{mark}{}", call_text(note)));
+                let call = notes.next().map(call_text).unwrap_or_default();
                 // A tool role's result is its answer, which is shown below.
                 let result = if *result == step.body { "" } else { &beginning(result) };
-                block(
-                    &mut text,
-                    &format!("tool {name}{mark} >"),
-                    &format!("{}\n{result}", shown_call::arguments(arguments)),
-                );
+                let words = format!("{}\n{result}", shown_call::arguments(arguments));
+                block(&mut text, &format!("tool {name}{mark}{call} >"), &words);
                 files_text(&mut text, files);
             }
             Entry::Repair { text: words } => block(&mut text, "repair >", words),
             Entry::Model { .. } => {}
         }
     }
-    if let rondo::protocol::Value::Object(fields) = &step.output {
+    if let Value::Object(fields) = &step.output {
         for (name, value) in fields {
             let shown = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
             block(&mut text, &format!("{name} ="), &shown);
@@ -406,12 +388,8 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
         }
     } else if line.status == Status::Waiting {
         for open in &origin.forms {
-            let _ = writeln!(
-                text,
-                "\n{}, visit {}, waits for a person:",
-                who(&open.visit.role, &open.visit.lane),
-                open.visit.visit
-            );
+            let who = who(&open.visit.role, &open.visit.lane);
+            let _ = writeln!(text, "\n{who}, visit {}, waits for a person:", open.visit.visit);
             let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
             block(&mut text, "", &ShownCall::of_form(&open.form).map_or(prompt, |call| call.question()));
             let how = if open.is_approval() { " or `--refuse`" } else { "" };
@@ -421,7 +399,7 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     text
 }
 
-pub(super) fn pretty(value: &rondo::protocol::Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
 }
 

@@ -70,12 +70,11 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let targets = discover::targets(&args.path, &here)?;
     let began = std::time::Instant::now();
-    let mode = match (args.accept, args.check) {
-        (true, _) => Mode::Accept,
-        (_, true) => Mode::Check,
+    let mode = match args.accept {
+        true => Mode::Accept,
         // A review writes the accepted snapshots itself.
-        _ if args.review => Mode::Check,
-        _ => Mode::Pend,
+        false if args.check || args.review => Mode::Check,
+        false => Mode::Pend,
     };
     let (mut runs, mut unread) = (Vec::new(), Vec::new());
     for target in targets {
@@ -90,14 +89,12 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         }
     }
     let broken = unread.len();
-    let found: usize = runs.iter().map(|run| run.suite.len()).sum();
-    if found == 0 && broken == 0 {
-        let message = format!("{}: no scenario was found", args.path);
-        return Err(Failure::new(Code::NoScenario, message)
-            .with_hint("write tests/NAME.yaml beside the workflow, or make one with `rondo test --from last`"));
+    if broken == 0 && runs.iter().all(|run| run.suite.is_empty()) {
+        let failure = Failure::new(Code::NoScenario, format!("{}: no scenario was found", args.path));
+        let hint = "write tests/NAME.yaml beside the workflow, or make one with `rondo test --from last`";
+        return Err(failure.with_hint(hint));
     }
-    let chosen: usize = runs.iter().map(|run| run.report.scenarios.len()).sum();
-    if chosen == 0 && broken == 0 {
+    if broken == 0 && runs.iter().all(|run| run.report.scenarios.is_empty()) {
         let word = args.filter.as_deref().unwrap_or_default();
         return Err(Failure::new(Code::NoScenario, format!("no scenario has {word:?} in its name")));
     }
@@ -137,9 +134,7 @@ fn run(target: &Target, filter: Option<&str>, output: &Output) -> Result<Run, Fa
     let suite = Suite::read(&target.file).map_err(|error| Failure::new(Code::FileRefused, error.to_string()))?;
     let definition = definition(&target.file)?;
     let style = Style::stderr();
-    let progress = |tested: &ScenarioResult| {
-        tell_styled(&text::progress(&tested.name, style));
-    };
+    let progress = |tested: &ScenarioResult| tell_styled(&text::progress(&tested.name, style));
     let is_watched = style.is_terminal && !output.is_json();
     let options = Options {
         filter: filter.map(str::to_owned),

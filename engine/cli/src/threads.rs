@@ -1,5 +1,3 @@
-//! `rondo threads`: every thread of the store.
-
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::id::ThreadId;
 use rondo::store::{Error, Row, Status, rows_after};

@@ -1,5 +1,3 @@
-//! `rondo tools`: the tools that each role of a workflow would have, and why.
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -36,14 +34,12 @@ struct ToolLine {
     role: Option<String>,
     /// Its name in workflows, or the name that the role uses if there is no such tool.
     tool: String,
-    /// The name that models use for it.
     wire: Option<String>,
     /// `rondo`, `[tool.NAME]` or `[mcp.NAME]`.
     origin: Option<String>,
     #[serde(flatten)]
     reach: Reach,
     granted: bool,
-    /// What grants it, or why it is not granted.
     why: String,
     description: Option<String>,
     parameters: Option<serde_json::Value>,

@@ -1,5 +1,3 @@
-//! `rondo usage`: what the steps of a store used, in one sum or by workflow, role, model or day.
-
 mod table;
 
 #[cfg(test)]

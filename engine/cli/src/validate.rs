@@ -1,5 +1,3 @@
-//! `rondo validate`: reports every fault of workflow files before a run costs anything.
-
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -69,7 +67,6 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
-/// The settings for checks beyond the file's own rules.
 struct Checks<'a> {
     prefix_lint: Option<&'a PrefixLint>,
     settings: Option<&'a Settings>,

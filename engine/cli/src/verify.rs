@@ -1,5 +1,3 @@
-//! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
-
 use rondo::core::conversation::rebuild::{self, Request};
 use rondo::protocol::id::ThreadId;
 use rondo::views::lines::who;

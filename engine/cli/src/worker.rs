@@ -1,5 +1,3 @@
-//! `rondo worker`: a process that drives threads of a Restate cluster.
-
 use std::net::SocketAddr;
 
 use rondo::cluster::Cluster;

@@ -83,7 +83,6 @@ fn written(event: &Event) -> Option<sse::Event> {
 struct Follower {
     server: Server,
     thread: ThreadId,
-    /// The last durable event that was sent.
     after: EventId,
     /// The events of a run here, or what the store had.
     subscription: Option<Subscription>,

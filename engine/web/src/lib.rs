@@ -150,7 +150,6 @@ impl Server {
         self.closed.cancel();
     }
 
-    /// The routes.
     pub fn router(&self) -> Router {
         let (mut all, mut schemas) = (Router::new(), Schemas::new());
         for (prefix, group) in GROUPS {

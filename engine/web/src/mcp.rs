@@ -54,13 +54,11 @@ struct Call {
     thread: ThreadId,
     /// The digest of the tool and its arguments.
     asked: Digest,
-    /// Whether its result was handed over.
     is_answered: bool,
 }
 
 struct Tools {
     server: Server,
-    /// Whether scripts answer in place of models.
     is_offline: bool,
 }
 
@@ -150,7 +148,6 @@ struct Caller {
 }
 
 impl Tools {
-    /// Runs a workflow, or continues the thread of an earlier call.
     async fn call(
         &self,
         name: &str,

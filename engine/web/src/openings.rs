@@ -41,7 +41,6 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How long to wait after a failure to accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that listens.
 pub struct Listening {
     listener: TcpListener,
     pub address: SocketAddr,

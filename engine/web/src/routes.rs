@@ -90,7 +90,6 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
     ]
 }
 
-/// Workflows as models, as OpenAI's API has them.
 fn models(of: &mut Schemas) -> Vec<Operation> {
     vec![
         route(GET, "/models", model::models, "Workflows as models", of.json::<ModelList>()),

@@ -206,7 +206,6 @@ impl Filter {
             && self.query.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
-    /// Whether what is searched for stands in a thread.
     fn finds(&self, store: &dyn Read, view: &ThreadView, row: &Row) -> Result<bool, Failure> {
         let Some(search) = &self.query.q else { return Ok(true) };
         let holds = |text: &str| text.to_lowercase().contains(search);

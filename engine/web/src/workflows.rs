@@ -169,7 +169,6 @@ pub async fn graph(State(server): State<Server>, Path(name): Path<String>) -> Re
     picture.await.map(|picture| typed(picture, "application/json"))
 }
 
-/// The picture's data, as `rondo graph --format json` prints it.
 pub fn drawn(server: &Inner, workflow: &Workflow, policy: &Policy) -> Result<Vec<u8>, Failure> {
     draw((workflow, policy), &server.settings, picture::Format::Json, picture::Hooks::Full)
 }

@@ -258,7 +258,6 @@ impl Show for Display<'_> {
     }
 }
 
-/// Why a line stopped without a fault.
 fn no_fault(exit: Exit) -> LineError {
     let (code, message) = match exit {
         Exit::Waiting => ("waiting", "it waits for a person; `rondo answer` answers it"),

@@ -37,12 +37,10 @@ pub(super) struct LineError {
     pub(super) message: String,
 }
 
-/// The result of a line, as it is written.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct LineResult {
     line: u32,
     thread: Option<ThreadId>,
-    /// The status of its last step.
     status: Option<Status>,
     outcome: Option<Outcome>,
     result: Value,

@@ -88,18 +88,10 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
 }
 
 async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc<Common>) -> Result<Exit, Failure> {
-    let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = &common.batch;
-    let run_config = context.unless_stopped(configured(&context.rondo, workflow, &common.run_spec)).await?;
-    let new = NewThread {
-        workflow: workflow.clone(),
-        policy: policy.clone(),
-        input,
-        file: file.clone(),
-        script: script.clone(),
-        recorded: recorded.clone(),
-        workspace: workspace.clone(),
-        labels: Labels { label: None, tags: tags.clone() },
-    };
+    let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = common.batch.clone();
+    let run_config = context.unless_stopped(configured(&context.rondo, &workflow, &common.run_spec)).await?;
+    let labels = Labels { label: None, tags };
+    let new = NewThread { workflow, policy, input, file, script, recorded, workspace, labels };
     let mut run = begin_run(&context.rondo, new, common.run_spec.clone(), run_config, Some(thread)).await?;
     Ok(Exit::of_ended(&context.follow(&mut run).await))
 }

@@ -81,15 +81,8 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
     not_raw(&args.view)?;
     let find = |store: &dyn Read| {
         let (id, batch) = find_batch(store, word)?;
-        let source = ResumeSource {
-            workflow: batch.workflow.clone(),
-            policy: batch.policy.clone(),
-            file: batch.file.clone(),
-            script: batch.script.clone(),
-            recorded: batch.recorded.clone(),
-            workspace: batch.workspace.clone(),
-            imported: None,
-        };
+        let Batch { workflow, policy, file, script, recorded, workspace, .. } = batch.clone();
+        let source = ResumeSource { workflow, policy, file, script, recorded, workspace, imported: None };
         Ok(((id, batch), Some(source)))
     };
     let ((id, batch), run_spec, writing) = continuing(args, find, output)?;

@@ -67,7 +67,6 @@ fn marked(line: &str) -> (&str, &str) {
     line.split_at(end)
 }
 
-/// Markdown without links and bold marks.
 pub fn plain(markdown: &str) -> String {
     let text = markdown.replace("**", "").replace("\\|", "|");
     let mut plain = String::with_capacity(text.len());
@@ -88,7 +87,6 @@ fn link(text: &str) -> Option<(&str, &str, &str)> {
     Some((text.get(..start)?, text.get(start + 1..middle)?, text.get(end + 1..)?))
 }
 
-/// Text in lines of at most `width` columns.
 pub fn filled(text: &str, width: usize, first: &str, others: &str) -> String {
     let options = Options::new(width)
         .initial_indent(first)

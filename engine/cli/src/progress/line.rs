@@ -7,7 +7,6 @@ use crate::Style;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Plain,
-    /// Who acts.
     Name,
     /// Figures and numbers, which are read last.
     Faint,

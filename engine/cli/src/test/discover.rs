@@ -22,19 +22,15 @@ pub fn targets(path: &str, here: &Path) -> Result<Vec<Target>, Failure> {
     if let Some(target) = scenario(named, here) {
         return Ok(vec![target]);
     }
-    match workflow::find(path, here) {
-        Ok(file) => Ok(vec![Target { file, only: None }]),
-        Err(_) if here.join(named).is_dir() => {
-            let files = below(named, here);
-            if files.is_empty() {
-                let message =
-                    format!("{path}: neither the folder nor any below it holds workflow.yaml or workflow.json");
-                return Err(Failure::new(Code::NoScenario, message).with_hint("name a workflow, or a folder with some"));
-            }
-            Ok(files.into_iter().map(|file| Target { file, only: None }).collect())
-        }
-        Err(failure) => Err(failure),
+    let files = match workflow::find(path, here) {
+        Err(_) if here.join(named).is_dir() => below(named, here),
+        found => vec![found?],
+    };
+    if files.is_empty() {
+        let message = format!("{path}: neither the folder nor any below it holds workflow.yaml or workflow.json");
+        return Err(Failure::new(Code::NoScenario, message).with_hint("name a workflow, or a folder with some"));
     }
+    Ok(files.into_iter().map(|file| Target { file, only: None }).collect())
 }
 
 /// The scenario at `path`, with the workflow next to its folder.
@@ -54,8 +50,7 @@ fn scenario(path: &Path, here: &Path) -> Option<Target> {
 /// The workflow files below a folder, sorted. Files within the folder of a workflow belong to it.
 fn below(folder: &Path, here: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders_left = MAX_FOLDERS;
-    look(folder, here, 0, &mut folders_left, &mut found);
+    look(folder, here, 0, &mut { MAX_FOLDERS }, &mut found);
     found
 }
 

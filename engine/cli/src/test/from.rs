@@ -56,30 +56,26 @@ pub fn make(
     }
     let run = super::run(&Target { file: workflow, only: Some(name) }, None, output)?;
     let is_unmet = |tested: &&ScenarioResult| matches!(tested.verdict, Verdict::Failed | Verdict::Invalid);
-    if let Some(tested) = run.report.scenarios.iter().find(is_unmet) {
-        tell(&format!(
-            "\nIt does not pass; edit it by hand, or record the run with `rondo record`:\n{}",
-            faults(tested)
-        ));
-    } else {
-        let shown = shell_argument(&shown);
-        tell(&format!("\nReview it, then accept its snapshots: rondo test {shown} --accept\n"));
-    }
+    tell(&match run.report.scenarios.iter().find(is_unmet).map(faults) {
+        Some(faults) => {
+            format!("\nIt does not pass; edit it by hand, or record the run with `rondo record`:\n{faults}")
+        }
+        None => format!("\nReview it, then accept its snapshots: rondo test {} --accept\n", shell_argument(&shown)),
+    });
     Ok(Exit::Done)
 }
 
 fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBuf, Failure> {
-    let file = match &origin.file {
-        Some(file) if path == "." => PathBuf::from(file),
-        _ => {
-            let loaded = workflow::load(path, here)?;
-            let found = &loaded.checked.workflow.name;
-            if found != name {
-                let message = format!("the thread is one of `{name}`, and {path} holds `{found}`");
-                return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("name the workflow that it is of"));
-            }
-            PathBuf::from(absolute(&loaded.path, here))
+    let file = if let Some(file) = origin.file.as_ref().filter(|_| path == ".") {
+        PathBuf::from(file)
+    } else {
+        let loaded = workflow::load(path, here)?;
+        let found = &loaded.checked.workflow.name;
+        if found != name {
+            let message = format!("the thread is one of `{name}`, and {path} holds `{found}`");
+            return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("name the workflow that it is of"));
         }
+        PathBuf::from(absolute(&loaded.path, here))
     };
     if file.is_file() {
         return Ok(file);
@@ -91,8 +87,8 @@ fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result
 fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<PathBuf, Failure> {
     let tests = folder.join(FOLDER);
     if tests.is_symlink() {
-        let message = format!("{} is a link, which is not followed; nothing was written", tests.display());
-        return Err(output_file::refused(message));
+        let tests = tests.display();
+        return Err(output_file::refused(format!("{tests} is a link, which is not followed; nothing was written")));
     }
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));

@@ -35,12 +35,8 @@ pub fn text(reports: &[&Report], unread: &[Unread]) -> String {
         let counts = Counts { tests: 1, failures: 0, errors: 1, time: Duration::ZERO };
         let _ = writeln!(out, "  <testsuite name=\"{file}\" file=\"{file}\" {counts}>");
         let _ = writeln!(out, "    <testcase classname=\"{file}\" name=\"workflow\" time=\"0.000\">");
-        let _ = writeln!(
-            out,
-            "      <error type=\"{}\" message=\"{message}\">{}</error>",
-            Code::ScenarioFile,
-            escaped(why)
-        );
+        let (code, why) = (Code::ScenarioFile, escaped(why));
+        let _ = writeln!(out, "      <error type=\"{code}\" message=\"{message}\">{why}</error>");
         out.push_str("    </testcase>\n  </testsuite>\n");
     }
     out.push_str("</testsuites>\n");
@@ -103,13 +99,13 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\n' => out.push_str("&#10;"),
-            '\t' => out.push_str("&#9;"),
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&apos;",
+            '\n' => out += "&#10;",
+            '\t' => out += "&#9;",
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(char::REPLACEMENT_CHARACTER),
             c => out.push(c),
         }

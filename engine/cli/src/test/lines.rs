@@ -1,6 +1,6 @@
 //! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
-use rondo::author::scenario::{Change, DefinitionPart, Report, ScenarioResult, SnapshotState, Stale, Verdict};
+use rondo::author::scenario::{Change, Report, ScenarioResult, SnapshotState, Stale, Verdict};
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use serde::Serialize;
 
@@ -81,7 +81,7 @@ fn change(change: &Change) -> ChangeLine<'_> {
         change,
         part: part.map(|part| part.path.as_str()),
         file: part.map(|part| part.file.as_str()),
-        line: part.map(|DefinitionPart { line, .. }| *line),
-        column: part.map(|DefinitionPart { column, .. }| *column),
+        line: part.map(|part| part.line),
+        column: part.map(|part| part.column),
     }
 }

@@ -19,30 +19,22 @@ const REPORT_HEAD_BYTES: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Pending snapshots, next to the accepted ones.
     Pend,
-    /// Accepted snapshots.
     Accept,
-    /// Nothing.
     Check,
 }
 
 /// Writes what `mode` allows of a suite's results; with `Mode::Accept` the accepted ones are passed in `report`.
 pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
     match mode {
-        Mode::Check => Ok(()),
-        Mode::Pend => {
-            report.scenarios.iter().try_for_each(|tested| pend(suite, tested))?;
-            remove_left_over(suite, report)
-        }
+        Mode::Check => return Ok(()),
+        Mode::Pend => report.scenarios.iter().try_for_each(|tested| pend(suite, tested))?,
         Mode::Accept => {
             report.scenarios.iter_mut().try_for_each(|tested| accept(suite, tested))?;
-            for stale in report.stale.drain(..) {
-                remove(&accepted_file(suite, &stale.name))?;
-            }
-            remove_left_over(suite, report)
+            report.stale.drain(..).try_for_each(|stale| remove(&accepted_file(suite, &stale.name)))?;
         }
     }
+    remove_left_over(suite, report)
 }
 
 /// Removes the snapshots that were never looked at and that nothing writes any more.
@@ -69,9 +61,12 @@ fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
     if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
         return Ok(());
     }
-    for taken in &mut tested.snapshots {
-        take(suite, taken)?;
-    }
+    pass(suite, tested)
+}
+
+/// Accepts all snapshots of a scenario, which has passed then.
+pub fn pass(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
+    tested.snapshots.iter_mut().try_for_each(|taken| take(suite, taken))?;
     tested.faults.clear();
     tested.changes.clear();
     tested.verdict = Verdict::Passed;
@@ -143,12 +138,8 @@ pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
             }
         }
     }
-    fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(file)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(failed)
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
 }
 
 fn remove(file: &Path) -> Result<(), Failure> {

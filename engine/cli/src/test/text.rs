@@ -52,8 +52,8 @@ pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, styl
 fn aside(tested: &ScenarioResult) -> String {
     let count = |state| tested.snapshots.iter().filter(|taken| taken.state == state).count();
     let counted = [(count(SnapshotState::Missing), "new"), (count(SnapshotState::Changed), "changed")];
-    let words: Vec<String> =
-        counted.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let counted = counted.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = counted.map(|(count, word)| format!("{count} {word}")).collect();
     if tested.verdict == Verdict::Invalid || words.is_empty() {
         return String::new();
     }
@@ -73,13 +73,9 @@ fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String
     ];
     let told = words.iter().enumerate().filter(|(at, (count, _))| *at == 0 || *count > 0);
     let told: Vec<String> = told.map(|(_, (count, word))| format!("{count} {word}")).collect();
-    let mut out = format!("{} in {:.2} s\n", told.join(", "), took.as_secs_f64());
-    if mode != Mode::Accept && (count(Verdict::Pending) > 0 || stale > 0) {
-        out.push_str(
-            "look at what is pending with `rondo test --review`, or take it over with `rondo test --accept`\n",
-        );
-    }
-    out
+    let is_pending = mode != Mode::Accept && (count(Verdict::Pending) > 0 || stale > 0);
+    let hint = "look at what is pending with `rondo test --review`, or take it over with `rondo test --accept`\n";
+    format!("{} in {:.2} s\n{}", told.join(", "), took.as_secs_f64(), if is_pending { hint } else { "" })
 }
 
 pub fn faults(tested: &ScenarioResult) -> String {
@@ -117,12 +113,8 @@ fn change(out: &mut String, changed: &Change) {
     };
     let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
     let _ = writeln!(out, "  {snapshot}: {}: {place}: {cause}{detail}", Code::SnapshotChanged);
-    match part {
-        Some(part) => {
-            let _ = writeln!(out, "    by {} ({}:{}:{})", part.path, part.file, part.line, part.column);
-        }
-        None => out.push_str("    by nothing in the workflow or the scenario\n"),
-    }
+    let by = part.as_ref().map(|of| format!("{} ({}:{}:{})", of.path, of.file, of.line, of.column));
+    let _ = writeln!(out, "    by {}", by.as_deref().unwrap_or("nothing in the workflow or the scenario"));
     let old = lines.old.iter().map(|line| ('-', line));
     for (mark, line) in old.chain(lines.new.iter().map(|line| ('+', line))) {
         let _ = writeln!(out, "    {mark} {line}");

@@ -243,7 +243,6 @@ impl Server {
         .await
     }
 
-    /// How a thread that does not run has settled.
     pub async fn settled_of(&self, thread: ThreadId) -> Result<Settled, Problem> {
         let origin = self.host.engine().definition(&thread)?.1;
         let ended = match origin.ending {
@@ -265,7 +264,6 @@ impl Server {
         Ok(self.keep(SPACE, place.as_bytes().to_vec(), bytes).await?)
     }
 
-    /// Answers the form that a client was shown with its message.
     async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<Run, Problem> {
         let (Shown { thread, form }, by) = (shown, Answerer::Client(named(client)));
         self.has_room_for(&thread)?;
