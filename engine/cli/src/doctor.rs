@@ -1,7 +1,6 @@
 //! `rondo doctor`: the settings in force and where each was set, and the servers of models on this machine. A key's value
 //! is never shown, only whether it is set. No provider is asked without `--ask`.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rondo::protocol::Value;
@@ -39,7 +38,6 @@ pub(super) struct Finding {
     /// The value in force, never a key.
     pub value: Option<String>,
     pub from: Option<String>,
-    /// Whether it prevents a run.
     pub is_fault: bool,
 }
 
@@ -86,17 +84,13 @@ pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 pub(super) fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for finding in findings {
+    let line = |finding: &Finding| {
         let mark = if finding.is_fault { "!" } else { " " };
-        let value = one_line(finding.value.as_deref().unwrap_or("not set"));
-        let _ = write!(text, "{mark} {:<width$}  {value}", one_line(&finding.subject));
-        if let Some(from) = &finding.from {
-            let _ = write!(text, "  ({})", one_line(from));
-        }
-        text.push('\n');
-    }
-    text
+        let (subject, value) = (one_line(&finding.subject), one_line(finding.value.as_deref().unwrap_or("not set")));
+        let from = finding.from.as_ref().map_or_else(String::new, |from| format!("  ({})", one_line(from)));
+        format!("{mark} {subject:<width$}  {value}{from}\n")
+    };
+    findings.iter().map(line).collect()
 }
 
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {

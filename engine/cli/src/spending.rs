@@ -1,23 +1,17 @@
 //! What model calls used, in words for people.
 
-use std::fmt::Write as _;
-
 use rondo::protocol::object::{KnownCost, Usage};
-
 use rondo::tell::plural;
 use rondo::views::spending::Spending;
 
 /// Tokens and dollars, each after two blanks; empty for what is not known.
 pub fn spending_text(spending: &Spending) -> String {
-    let mut text = String::new();
-    if let Some(usage) = spending.usage.filter(|usage| *usage != Usage::default()) {
-        let _ = write!(text, "  {} in", usage.prompt_tokens);
-        if let Some(percent) = usage.cached_tokens.saturating_mul(100).checked_div(usage.prompt_tokens) {
-            let _ = write!(text, " ({percent}% cached)");
-        }
-        let _ = write!(text, ", {} out", usage.output_tokens);
-    }
-    text + &cost_text(spending.cost).map_or_else(String::new, |cost| format!("  {cost}"))
+    let tokens = spending.usage.filter(|usage| *usage != Usage::default()).map(|usage| {
+        let percent = usage.cached_tokens.saturating_mul(100).checked_div(usage.prompt_tokens);
+        let cached = percent.map_or_else(String::new, |percent| format!(" ({percent}% cached)"));
+        format!("  {} in{cached}, {} out", usage.prompt_tokens, usage.output_tokens)
+    });
+    tokens.unwrap_or_default() + &cost_text(spending.cost).map_or_else(String::new, |cost| format!("  {cost}"))
 }
 
 /// Dollars, such as `≥ $0.0030, 2 calls without a price`; `None` if no price is known.

@@ -225,7 +225,6 @@ fn context(text: &str, is_first: bool, is_last: bool) -> String {
     if left_out <= CONTEXT / 2 { text.to_owned() } else { format!("{before}{}{after}", mark(left_out)) }
 }
 
-/// A changed text, without its middle if it is long.
 fn middle_cut(text: &str) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= MAX_CHANGED {
@@ -255,8 +254,8 @@ fn totals_text(totals: &TotalsLine) -> String {
         "\n{:<4}{:>8} {:>8} {:>8} {:>10} {:>10} {:>10} {:>10}\n",
         "", "steps", "calls", "tools", "prompt", "cached", "output", "cost"
     );
-    for (name, totals) in [("a", totals.a), ("b", totals.b)] {
-        let KnownTotals { steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost } = totals;
+    for (name, of) in [("a", totals.a), ("b", totals.b)] {
+        let KnownTotals { steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost } = of;
         let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string());
         let cost = cost.to_string();
         let [prompt, cached, output] = [prompt_tokens, cached_tokens, output_tokens].map(tokens);
@@ -265,8 +264,7 @@ fn totals_text(totals: &TotalsLine) -> String {
             "{name:<4}{steps:>8} {model_calls:>8} {tool_calls:>8} {prompt:>10} {cached:>10} {output:>10} {cost:>10}"
         );
     }
-    for (name, totals) in [("a", totals.a), ("b", totals.b)] {
-        let KnownTotals { model_calls, cost, .. } = totals;
+    for (name, KnownTotals { model_calls, cost, .. }) in [("a", totals.a), ("b", totals.b)] {
         if cost.usd().is_some() && cost.unpriced_calls() > 0 {
             let calls = plural(model_calls, "call");
             let _ = writeln!(text, "{} of {calls} in {name} have no known price", cost.unpriced_calls());

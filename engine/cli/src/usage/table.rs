@@ -1,7 +1,5 @@
 //! The sums as a table for people.
 
-use std::fmt::Write as _;
-
 use rondo::protocol::object::Usage;
 use rondo::tell::{one_line, plural};
 use rondo::views::usage::{Groups, Sums, cached_share};
@@ -9,7 +7,6 @@ use rondo::views::usage::{Groups, Sums, cached_share};
 use crate::spending::cost_cell;
 use crate::table::{Column, Table};
 
-/// The longest key that is shown whole, in characters.
 const MAX_KEY: usize = 40;
 
 /// A title, and what stands below it for some sums.
@@ -55,16 +52,12 @@ fn shown(key: Option<&str>) -> String {
 fn unknown_calls(groups: &Groups) -> String {
     let sum = |count: fn(&Sums) -> u64| groups.values().map(count).sum::<u64>();
     let calls = plural(sum(|sums| sums.model_calls), "model call");
-    let mut text = String::new();
-    for (count, what) in [
+    let unknown = [
         (sum(|sums| sums.uncounted_calls), "have no token counts"),
         (sum(|sums| sums.known().cost.unpriced_calls()), "have no known price"),
-    ] {
-        if count > 0 {
-            let _ = writeln!(text, "{count} of {calls} {what}");
-        }
-    }
-    text
+    ];
+    let line = |(count, what): (u64, &str)| format!("{count} of {calls} {what}\n");
+    unknown.into_iter().filter(|(count, _)| *count > 0).map(line).collect()
 }
 
 fn tokens(usage: Option<Usage>, of: fn(Usage) -> u64) -> String {
