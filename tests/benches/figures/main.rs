@@ -21,6 +21,7 @@ mod prefix;
 mod requests;
 mod resume;
 mod size;
+mod starts;
 mod streams;
 mod support;
 
@@ -62,6 +63,7 @@ fn main() {
         ("kept reads", kept::validated),
         #[cfg(feature = "caches")]
         ("kept miss", kept::miss),
+        ("starts", starts::programs),
         ("resume", resume::first_call),
         ("streams", streams::readers),
         ("reconnects", streams::reconnects),
