@@ -225,17 +225,17 @@ fn what_people_see_stands_on_the_library_alone() {
 
 /// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
 const CEILINGS: [(&str, usize); 11] = [
-    ("protocol", 20),
-    ("agent-kit", 30),
+    ("protocol", 19),
+    ("agent-kit", 28),
     ("engine/core", 21),
     ("engine/hooks", 6),
     ("engine/store", 9),
     ("engine/settings", 4),
     ("engine/restate", 2),
     ("engine/author", 11),
-    ("engine", 14),
+    ("engine", 13),
     ("engine/web", 5),
-    ("engine/cli", 14),
+    ("engine/cli", 13),
 ];
 
 #[test]

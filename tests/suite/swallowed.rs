@@ -30,7 +30,7 @@ const CALLS: [&str; 16] = [
 ];
 
 /// Functions that may, and why.
-const PERMITTED: [(&str, &str, &str); 7] = [
+const PERMITTED: [(&str, &str, &str); 8] = [
     ("engine/author/src/scenario/parts.rs", "digest", "a value of a checked definition has a canonical form"),
     ("engine/hooks/src/cache/explain.rs", "line", "the members of a line, not a stored object"),
     ("engine/settings/src/layers.rs", "of_model", "a price that was read has a canonical form"),
@@ -38,6 +38,11 @@ const PERMITTED: [(&str, &str, &str); 7] = [
     ("engine/store/src/check/mod.rs", "run", "a ledger that cannot be read is told where it is compared"),
     ("engine/store/src/shared_store/store.rs", "is_written_by_another", "the thread's next commit tells it"),
     ("engine/web/src/problem.rs", "into_response", "an answer without a body is still one with a status"),
+    (
+        "protocol/src/workflow/read/value.rs",
+        "over_defaults",
+        "the table of the format has checked it; asserted in tests",
+    ),
 ];
 
 /// The functions of a file in which such a fault becomes a default or none.

@@ -173,10 +173,8 @@ pub fn is_trusted(signed: Option<Owner>, settings: &Settings) -> Result<bool, Fa
 /// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
 /// trusted.
 pub fn secret(settings: &Settings) -> Result<Secret, Failure> {
-    match read_secret(settings) {
-        Ok(Some(secret)) => Ok(secret),
-        _ => trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string())),
-    }
+    let random = || trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string()));
+    read_secret(settings).ok().flatten().map_or_else(random, Ok)
 }
 
 fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {

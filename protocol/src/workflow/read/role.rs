@@ -144,7 +144,9 @@ impl Reader<'_> {
 }
 
 fn take<T: DeserializeOwned>(values: &mut BTreeMap<String, Value>, name: &str) -> Option<T> {
-    canonical::from_value(values.remove(name)?).ok()
+    let read = canonical::from_value(values.remove(name)?);
+    debug_assert!(read.is_ok(), "what the table of the format lets pass is what the type takes");
+    read.ok()
 }
 
 /// The role of a model with these settings, which sees `what` of the other roles' steps if they do not say.

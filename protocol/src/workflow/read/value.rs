@@ -245,7 +245,9 @@ pub(super) fn over_defaults<T: Default + Serialize + DeserializeOwned>(values: &
     }
     let mut value = Value::from_serialize(&T::default()).unwrap_or_default();
     put(&mut value, values);
-    canonical::from_value(value).unwrap_or_default()
+    let read = canonical::from_value(value);
+    debug_assert!(read.is_ok(), "what the table of the format lets pass is what the type takes");
+    read.unwrap_or_default()
 }
 
 /// The milliseconds of a duration such as `250ms 30s 10m 2h 3d`.
