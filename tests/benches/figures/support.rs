@@ -160,11 +160,11 @@ pub fn print(name: &str, measured: &str, reference: &str) {
 pub fn summarise(json: Option<&Path>) {
     let lines = std::mem::take(&mut *LINES.lock().expect("the lines"));
     let mut names: Vec<&str> = Vec::new();
-    lines.iter().for_each(|line| {
+    for line in &lines {
         if !names.contains(&line.name.as_str()) {
-            names.push(&line.name)
+            names.push(&line.name);
         }
-    });
+    }
     println!("\n{:<58} {:>14}   {:<40}", "figure", "median", "least to most");
     let mut text = String::new();
     for name in names {
@@ -174,15 +174,16 @@ pub fn summarise(json: Option<&Path>) {
         let number = |line: &&Line| line.measured.split(' ').next()?.replace(',', "").parse::<f64>().ok();
         let mut measured: Vec<f64> = of_name.iter().filter_map(number).collect();
         measured.sort_by(f64::total_cmp);
-        let (median, least, most) = (measured.get(measured.len() / 2), measured.first(), measured.last());
-        if let (Some(median), Some(least), Some(most)) = (median, least, most) {
-            println!("{name:<58} {:>14}   {least} to {most}", format!("{median} {unit}"));
+        let (middle, least, largest) = (measured.get(measured.len() / 2), measured.first(), measured.last());
+        if let (Some(middle), Some(least), Some(largest)) = (middle, least, largest) {
+            println!("{name:<58} {:>14}   {least} to {largest}", format!("{middle} {unit}"));
         }
         let line = serde_json::json!({
-            "figure": name, "unit": unit, "median": median, "least": least, "most": most,
+            "figure": name, "unit": unit, "median": middle, "least": least, "most": largest,
             "rounds": of_name.len(), "reference": last.reference,
         });
-        text.push_str(&format!("{line}\n"));
+        text.push_str(&line.to_string());
+        text.push('\n');
     }
     if let Some(json) = json {
         std::fs::write(json, text).expect("the file of figures");
