@@ -174,12 +174,12 @@ pub fn summarise(json: Option<&Path>) {
         let number = |line: &&Line| line.measured.split(' ').next()?.replace(',', "").parse::<f64>().ok();
         let mut measured: Vec<f64> = of_name.iter().filter_map(number).collect();
         measured.sort_by(f64::total_cmp);
-        let (middle, least, largest) = (measured.get(measured.len() / 2), measured.first(), measured.last());
-        if let (Some(middle), Some(least), Some(largest)) = (middle, least, largest) {
-            println!("{name:<58} {:>14}   {least} to {largest}", format!("{middle} {unit}"));
+        let (middle, smallest, largest) = (measured.get(measured.len() / 2), measured.first(), measured.last());
+        if let (Some(middle), Some(smallest), Some(largest)) = (middle, smallest, largest) {
+            println!("{name:<58} {:>14}   {smallest} to {largest}", format!("{middle} {unit}"));
         }
         let line = serde_json::json!({
-            "figure": name, "unit": unit, "median": middle, "least": least, "most": largest,
+            "figure": name, "unit": unit, "median": middle, "least": smallest, "most": largest,
             "rounds": of_name.len(), "reference": last.reference,
         });
         text.push_str(&line.to_string());
