@@ -404,42 +404,4 @@ fn mapped<'a, K, V, A: Serialize, B: Serialize>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
-        let json = r#"{"version": 4, "trunk": {"own": {"a": [2, 2, 2, 0]}, "seen": {}, "taken": {"3": [1, 0]}, "fanned": [],
-            "last": null, "after_join": false, "fan": null, "end": null, "first_opened_by": []}, "roles": {},
-            "spent": {"model_calls": 2, "tool_calls": 0, "cost_usd": null, "active_ms": 5,
-                "usage": {"prompt_tokens": 7, "cached_tokens": 0, "output_tokens": 1}}}"#;
-        let read = Checkpoint::from_bytes(json.as_bytes()).unwrap();
-        assert_eq!((read.spent().unpriced_calls, read.spent().usage.prompt_tokens), (2, 7));
-        assert_eq!(read.trunk.taken, BTreeMap::from([(3, (1, 0))]));
-        assert_eq!(Checkpoint::from_bytes(json.replace("4,", "3,").as_bytes()), None);
-    }
-
-    #[test]
-    fn what_was_spent_is_read_as_it_was_written() {
-        let usage = Usage {
-            prompt_tokens: 1,
-            cached_tokens: 2,
-            cache_write_tokens: 3,
-            cache_write_long_tokens: 4,
-            output_tokens: 5,
-            reasoning_tokens: 6,
-        };
-        let spent =
-            Spent { model_calls: 7, tool_calls: 8, usage, cost_usd: Some(0.25), unpriced_calls: 9, active_ms: 10 };
-        let (trunk, roles) = (Lane::trunk(), BTreeMap::from([(RoleName::new("a").unwrap(), Amount::default())]));
-        let fields = WrittenCheckpoint { trunk: WrittenFold(&trunk), spent: counts(&spent), roles: &roles };
-        let bytes = written(&fields).unwrap();
-        let read = Checkpoint::from_bytes(&bytes).unwrap();
-        assert_eq!((read.spent(), read.roles), (spent, roles));
-        assert_eq!(
-            bytes,
-            [&[5][..], &[0; 9], &[7, 8, 1, 2, 3, 4, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0xd0, 0x3f, 9, 10, 1, 1], b"a", &[0; 9]]
-                .concat()
-        );
-    }
-}
+mod tests;
