@@ -10,7 +10,16 @@ fn every_mutant_still_fits_the_sources() {
     for entry in fs::read_dir(root.join("tests/sim/mutants")).unwrap() {
         let patch = entry.unwrap().path();
         let text = fs::read_to_string(&patch).unwrap();
-        assert!(text.contains("\nCaught by: "), "{} names no test", patch.display());
+        let named: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("Caught by: ")).collect();
+        assert!(!named.is_empty(), "{} names no test", patch.display());
+        for test in named {
+            let (target, path) = test.split_once(' ').unwrap();
+            let folders: &[&str] = match target {
+                "lib" => &["protocol/src", "agent-kit/src", "engine/core/src", "engine/hooks/src", "engine/store/src"],
+                _ => &["tests/sim"],
+            };
+            assert!(folders.iter().any(|folder| holds(&root.join(folder), path)), "{}: no {test}", patch.display());
+        }
         for file in text.split("\n+++ b/").skip(1) {
             let (name, rest) = file.split_once('\n').unwrap();
             let source = fs::read_to_string(root.join(name)).unwrap();
@@ -24,4 +33,19 @@ fn every_mutant_still_fits_the_sources() {
         }
     }
     assert!(hunks > 6, "{hunks}");
+}
+
+/// Whether a test stands at a path of modules below a folder, in a file that the path names or in a module of it.
+fn holds(folder: &Path, path: &str) -> bool {
+    let names: Vec<&str> = path.split("::").collect();
+    let (test, modules) = names.split_last().unwrap();
+    (1..=modules.len()).any(|depth| {
+        let (files, inside) = modules.split_at(depth);
+        let file = folder.join(files.join("/"));
+        let text = fs::read_to_string(file.with_extension("rs")).or_else(|_| fs::read_to_string(file.join("mod.rs")));
+        text.is_ok_and(|text| {
+            inside.iter().all(|module| text.contains(&format!("mod {module} {{")))
+                && text.contains(&format!("fn {test}("))
+        })
+    })
 }
