@@ -13,12 +13,12 @@ fn every_mutant_still_fits_the_sources() {
         let named: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("Caught by: ")).collect();
         assert!(!named.is_empty(), "{} names no test", patch.display());
         for test in named {
-            let (target, path) = test.split_once(' ').unwrap();
+            let (target, at) = test.split_once(' ').unwrap();
             let folders: &[&str] = match target {
                 "lib" => &["protocol/src", "agent-kit/src", "engine/core/src", "engine/hooks/src", "engine/store/src"],
                 _ => &["tests/sim"],
             };
-            assert!(folders.iter().any(|folder| holds(&root.join(folder), path)), "{}: no {test}", patch.display());
+            assert!(folders.iter().any(|folder| holds(&root.join(folder), at)), "{}: no {test}", patch.display());
         }
         for file in text.split("\n+++ b/").skip(1) {
             let (name, rest) = file.split_once('\n').unwrap();
@@ -36,16 +36,16 @@ fn every_mutant_still_fits_the_sources() {
 }
 
 /// Whether a test stands at a path of modules below a folder, in a file that the path names or in a module of it.
-fn holds(folder: &Path, path: &str) -> bool {
-    let names: Vec<&str> = path.split("::").collect();
-    let (test, modules) = names.split_last().unwrap();
+fn holds(folder: &Path, at: &str) -> bool {
+    let names: Vec<&str> = at.split("::").collect();
+    let (name, modules) = names.split_last().unwrap();
     (1..=modules.len()).any(|depth| {
         let (files, inside) = modules.split_at(depth);
         let file = folder.join(files.join("/"));
-        let text = fs::read_to_string(file.with_extension("rs")).or_else(|_| fs::read_to_string(file.join("mod.rs")));
-        text.is_ok_and(|text| {
-            inside.iter().all(|module| text.contains(&format!("mod {module} {{")))
-                && text.contains(&format!("fn {test}("))
+        let source = fs::read_to_string(file.with_extension("rs")).or_else(|_| fs::read_to_string(file.join("mod.rs")));
+        source.is_ok_and(|source| {
+            inside.iter().all(|module| source.contains(&format!("mod {module} {{")))
+                && source.contains(&format!("fn {name}("))
         })
     })
 }
