@@ -17,7 +17,23 @@ const ASKS_FOR_ONE: &str = "ASKPASS";
 const KEY_LIKE_BYTES: usize = 12;
 
 /// How keys of common services begin.
-const BEGINNINGS: &str = "sk- sk_ pk_ rk_ ghp_ gho_ ghs_ github_pat_ glpat- xox hf_ npm_ pypi- AKIA AIza";
+const BEGINNINGS: [&str; 15] = [
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "AKIA",
+    "AIza",
+];
 
 /// The shortest run of letters and digits that is no word, model or version.
 const RANDOM_BYTES: usize = 16;
@@ -65,7 +81,7 @@ fn looks_like_a_key(value: &str) -> bool {
 fn is_bare_key(word: &str) -> bool {
     let is_random = |run: &str| run.len() >= RANDOM_BYTES && looks_like_a_key(run);
     looks_like_a_key(word)
-        && (BEGINNINGS.split(' ').any(|beginning| word.starts_with(beginning))
+        && (BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
             || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random))
 }
 

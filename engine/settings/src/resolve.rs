@@ -207,8 +207,21 @@ fn state_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 
 /// The environment of outside programs: what they need to find their way, and no key.
 fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
-    const PASSED_ON: &str = "PATH HOME USER LOGNAME LANG LC_ALL LC_CTYPE TZ TERM CARGO_HOME RUSTUP_HOME JAVA_HOME";
-    PASSED_ON.split(' ').filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
+    const PASSED_ON: [&str; 12] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TERM",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "JAVA_HOME",
+    ];
+    PASSED_ON.into_iter().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
 }
 
 impl Settings {
