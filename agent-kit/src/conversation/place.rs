@@ -27,19 +27,18 @@ impl StepLocation {
     /// then its own number. The steps of a lane come after the step that opened it and before the next of the outer
     /// lane.
     pub fn position(&self) -> Position {
+        Position(self.order().collect())
+    }
+
+    fn order(&self) -> impl Iterator<Item = (u64, u64)> {
         let Round { lane, opened_by } = &self.round;
         let lanes = opened_by.iter().zip(lane.parts());
-        let lanes = lanes.map(|(opened_by, (_, index))| (*opened_by, u64::from(index) + 1));
-        Position(lanes.chain([(self.seq, 0)]).collect())
+        lanes.map(|(opened_by, (_, index))| (*opened_by, u64::from(index) + 1)).chain([(self.seq, 0)])
     }
 
     /// Whether the role at this location could know of `step`, a step of the past, or `step` is this one.
     pub fn knows(&self, step: &Self) -> bool {
-        if self.round == step.round {
-            step.seq <= self.seq
-        } else {
-            self.round.sees(step) && step.position() <= self.position()
-        }
+        self.round.sees(step) && step.order().le(self.order())
     }
 }
 

@@ -70,12 +70,8 @@ impl HookNotes {
 
     /// The notes, with each node's metrics of the visit.
     pub(super) fn into_notes(self, metrics: Vec<(String, Value)>) -> Vec<HookNote> {
-        let answered = self.answered.into_inner();
-        if answered.is_empty() && metrics.is_empty() {
-            return Vec::new();
-        }
         let mut notes: BTreeMap<String, HookNote> = BTreeMap::new();
-        for (node, mut answers) in answered {
+        for (node, mut answers) in self.answered.into_inner() {
             answers.sort_by_key(|answer| answer.position);
             notes.entry(node).or_default().answered = answers;
         }

@@ -86,12 +86,10 @@ impl Effects for VisitEffects<'_> {
     }
 
     fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
-        let Some(UnsettledCall { position, passed, settled }) = self.last.take() else {
+        let is_told = |last: &UnsettledCall| refused.is_some() || last.passed.is_some() || last.settled.is_some();
+        let Some(UnsettledCall { position, passed, settled }) = self.last.take().filter(is_told) else {
             return Box::pin(std::future::ready(()));
         };
-        if refused.is_none() && passed.is_none() && settled.is_none() {
-            return Box::pin(std::future::ready(()));
-        }
         Box::pin(async move {
             if let Some((count, call, answer)) = passed
                 && let Some(path) = self.context.paths.get(&CallKind::Model)

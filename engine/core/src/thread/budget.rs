@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{Limits, RoleLimits};
 use serde::{Deserialize, Serialize};
 
 /// Counted usage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 pub struct Spent {
     /// Model replies that entered the thread.
     pub model_calls: u64,

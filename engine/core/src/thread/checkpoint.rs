@@ -36,22 +36,6 @@ pub struct Checkpoint {
     roles: BTreeMap<RoleName, Amount>,
 }
 
-/// A checkpoint as it is written, at each step, from what it is made of.
-#[derive(Serialize)]
-struct WrittenCheckpoint<'a> {
-    trunk: WrittenFold<'a>,
-    spent: Counts,
-    roles: &'a BTreeMap<RoleName, Amount>,
-}
-
-/// The fields of [`WrittenCheckpoint`], read again.
-#[derive(Deserialize)]
-struct ReadCheckpoint {
-    trunk: LaneFold,
-    spent: Counts,
-    roles: BTreeMap<RoleName, Amount>,
-}
-
 /// A checkpoint of version 4, which was JSON.
 #[derive(Deserialize)]
 struct CheckpointV4 {
@@ -60,6 +44,9 @@ struct CheckpointV4 {
     spent: Spent,
     roles: BTreeMap<RoleName, Amount>,
 }
+
+/// The fields of a [`Checkpoint`], read again. They are written with a [`WrittenFold`].
+type Fields = (LaneFold, Counts, BTreeMap<RoleName, Amount>);
 
 /// The fields of [`Spent`] in their order. Those of its usage, which JSON leaves out when they are 0, all stand there.
 type Counts = (u64, u64, [u64; 4], (u64, u64), Option<f64>, u64, u64);
@@ -99,8 +86,8 @@ enum EndFold {
 impl Checkpoint {
     /// Reads a checkpoint, or `None` if it is of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if let Some(ReadCheckpoint { trunk, spent, roles }) = read(bytes) {
-            return Some(Self { trunk, spent: self::spent(spent), roles });
+        if let Some((trunk, counts, roles)) = read::<Fields>(bytes) {
+            return Some(Self { trunk, spent: spent(counts), roles });
         }
         let CheckpointV4 { version, trunk, mut spent, roles } = serde_json::from_slice(bytes).ok()?;
         if spent.cost_usd.is_none() {
@@ -188,11 +175,8 @@ impl Machine {
     /// # Errors
     /// If it cannot be written, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
-        written(&WrittenCheckpoint {
-            trunk: WrittenFold(&self.trunk),
-            spent: counts(&Spent { active_ms: self.clock.active_ms, ..self.budget.spent }),
-            roles: &self.budget.roles,
-        })
+        let spent = Spent { active_ms: self.clock.active_ms, ..self.budget.spent };
+        written(&(WrittenFold(&self.trunk), counts(&spent), &self.budget.roles))
     }
 
     /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.

@@ -230,9 +230,6 @@ impl Machine {
     /// The lane at a path.
     pub fn lane(&self, path: &LanePath) -> Option<&Lane> {
         let mut lane = &self.trunk;
-        if lane.path == *path {
-            return Some(lane);
-        }
         for (_, index) in path.parts() {
             lane = lane.lanes()?.lanes.get(&index)?;
         }
@@ -241,9 +238,6 @@ impl Machine {
 
     pub(super) fn lane_mut(&mut self, path: &LanePath) -> Result<&mut Lane, Halt> {
         let mut lane = &mut self.trunk;
-        if lane.path == *path {
-            return Ok(lane);
-        }
         for (_, index) in path.parts() {
             let fan = lane.lanes_mut().ok_or_else(|| no_lane(path))?;
             lane = fan.lanes.get_mut(&index).ok_or_else(|| no_lane(path))?;

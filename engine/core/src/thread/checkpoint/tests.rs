@@ -24,8 +24,7 @@ fn what_was_spent_is_read_as_it_was_written() {
     };
     let spent = Spent { model_calls: 7, tool_calls: 8, usage, cost_usd: Some(0.25), unpriced_calls: 9, active_ms: 10 };
     let (trunk, roles) = (Lane::trunk(), BTreeMap::from([(RoleName::new("a").unwrap(), Amount::default())]));
-    let fields = WrittenCheckpoint { trunk: WrittenFold(&trunk), spent: counts(&spent), roles: &roles };
-    let bytes = written(&fields).unwrap();
+    let bytes = written(&(WrittenFold(&trunk), counts(&spent), &roles)).unwrap();
     let read = Checkpoint::from_bytes(&bytes).unwrap();
     assert_eq!((read.spent(), read.roles), (spent, roles));
     assert_eq!(
