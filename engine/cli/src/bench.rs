@@ -5,13 +5,16 @@
 
 mod plot;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use self::plot::Plot;
+use self::plot::{Plot, Sample};
 use super::input::{InputArgs, inputs};
 use super::person::consent_by;
 use super::table::{Column, Table};
@@ -46,6 +49,12 @@ const MIN_STEPS: u64 = 10;
 
 const RUNS: u64 = 20;
 
+/// Of how many steps before a size the median counts.
+const WINDOW: usize = 1_000;
+
+/// At least what a cached answer takes.
+const ENTRY_BYTES: u64 = 4_096;
+
 /// How many points a plot has for each tenfold of its axis.
 const POINTS: [u64; 3] = [1, 2, 5];
 
@@ -54,7 +63,7 @@ const POINTS: [u64; 3] = [1, 2, 5];
 #[command(arg = json())]
 pub struct BenchArgs {
     /// Measure whole threads of this workflow, which answers from script.yaml in its folder, in place of made-up ones
-    #[arg(conflicts_with_all = ["steps", "lanes", "plots"])]
+    #[arg(conflicts_with_all = ["steps", "lanes", "entries", "plots"])]
     workflow: Option<String>,
     #[command(flatten)]
     input: InputArgs,
@@ -67,7 +76,11 @@ pub struct BenchArgs {
     /// Lanes of one thread
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(3..=10_000))]
     lanes: u64,
-    /// Draw the figures against the number of steps, lanes and threads, as SVG in this folder
+    /// Entries of a response cache, for its plot
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=10_000_000), requires = "plots")]
+    entries: u64,
+    /// Draw cost, memory and bytes of a step against the number of steps, lanes, threads and cache entries, as SVG in this
+    /// folder
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     #[command(flatten)]
@@ -130,9 +143,13 @@ struct Bench<'a> {
 struct Times {
     steps: Vec<Duration>,
     raw: Vec<Duration>,
+    samples: Vec<Sample>,
+    /// The sizes of which no sample was taken yet.
+    sizes: VecDeque<u64>,
     left: Option<Instant>,
     durability: Durability,
     file: File,
+    store: PathBuf,
 }
 
 impl Times {
@@ -148,6 +165,14 @@ impl Times {
             }
             self.raw.push(began.elapsed());
         }
+        let so_far = self.steps.len();
+        if let Some(size) = self.sizes.pop_front_if(|size| usize::try_from(*size).is_ok_and(|size| size <= so_far + 1))
+        {
+            let mut window =
+                self.steps.get((so_far / 2).max(so_far.saturating_sub(WINDOW))..).unwrap_or_default().to_vec();
+            window.sort();
+            self.samples.push(Sample::of(size, size, quantile_us(&window, 0.5), &self.store)?);
+        }
         self.left = Some(Instant::now());
         Ok(())
     }
@@ -155,26 +180,35 @@ impl Times {
 
 impl Bench<'_> {
     async fn of_machine(&self, args: &BenchArgs, output: &Output) -> Result<Vec<Figure>, Failure> {
-        let mut figures = Vec::new();
+        let mut figures = vec![own_start()?];
+        let mut of_thread = Vec::new();
         for (durability, word, raw) in DURABILITIES {
             output.tell(&format!("{} steps, {word}\n", args.steps));
-            let [steps, appends] = self.steps(args.steps, durability).await?;
+            let Times { mut steps, raw: mut appends, samples, .. } = self.steps(args.steps, durability).await?;
+            for times in [&mut steps, &mut appends] {
+                times.sort();
+            }
             for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
                 let reference = raw.map(|name| (name, quantile_us(&appends, share)));
                 let (name, value) = (format!("step, {word}, {of}"), quantile_us(&steps, share));
                 figures.push(Figure { name, value, unit: "us", reference });
             }
+            if durability == Durability::Sync {
+                of_thread = samples;
+            }
         }
         output.tell(&format!("{} threads at once\n", args.threads));
-        let reference = Some(("one thread", self.threads(1, args.steps).await?));
-        let (name, value) = (format!("{} threads, sync", args.threads), self.threads(args.threads, args.steps).await?);
-        figures.push(Figure { name, value, unit: "steps/s", reference });
+        let a_second = |sample: Sample| 1e6 / sample.step_us;
+        let reference = Some(("one thread", a_second(self.threads(1, args.steps).await?)));
+        let value = a_second(self.threads(args.threads, args.steps).await?);
+        figures.push(Figure { name: format!("{} threads, sync", args.threads), value, unit: "steps/s", reference });
         output.tell(&format!("{} lanes\n", args.lanes));
-        let (name, value) = (format!("{} lanes of a thread, sync", args.lanes), self.lanes_ms(args.lanes).await?);
-        let reference = Some(("as many steps one by one", Box::pin(self.trunk_ms(args.lanes)).await?));
+        let ms = |sample: Sample| sample.step_us * float(args.lanes) / 1e3;
+        let (name, value) = (format!("{} lanes of a thread, sync", args.lanes), ms(self.lanes(args.lanes).await?));
+        let reference = Some(("as many steps one by one", ms(Box::pin(self.trunk(args.lanes)).await?)));
         figures.push(Figure { name, value, unit: "ms", reference });
         if let Some(folder) = &args.plots {
-            self.plots(args, folder, output).await?;
+            self.plots(args, folder, of_thread, output).await?;
         }
         Ok(figures)
     }
@@ -229,84 +263,145 @@ impl Bench<'_> {
         Ok(tempfile::Builder::new().tempdir_in(self.place).map_err(output_file::failed(self.place))?.keep())
     }
 
-    /// An engine over a new store, which tells of each call.
+    /// An engine over a new store, with the store's folder. It has each answer from `answer`.
     async fn rondo(
         &self,
         durability: Durability,
-        called: impl Fn() -> std::io::Result<()> + Send + Sync + 'static,
-    ) -> Result<Rondo, Failure> {
+        answer: impl Fn() -> std::io::Result<String> + Send + Sync + 'static,
+    ) -> Result<(Rondo, PathBuf), Failure> {
         let model = from_fn(move |_| {
             let broken = |error: std::io::Error| Fault::new(Code::WriteFailed, FaultClass::Store, error.to_string());
-            called().map_err(broken)?;
-            Ok(format!("---\nstatus: done\n---\n\n{BODY}"))
+            let body = answer().map_err(broken)?;
+            Ok(format!("---\nstatus: done\n---\n\n{body}"))
         });
         let folder = self.folder()?;
-        let flags = Flags { store: Some(folder.join("store")), durability: Some(durability), set: Vec::new() };
+        let store = folder.join("store");
+        let flags = Flags { store: Some(store.clone()), durability: Some(durability), set: Vec::new() };
         let builder = Rondo::builder().folder(folder).model("default", model).flags(flags);
-        if durability == Durability::Memory { builder.in_memory() } else { builder }.open().await
+        let rondo = if durability == Durability::Memory { builder.in_memory() } else { builder }.open().await?;
+        Ok((rondo, store))
     }
 
-    /// The times of the steps of one thread and of the appends within them, sorted.
-    async fn steps(&self, steps: u64, durability: Durability) -> Result<[Vec<Duration>; 2], Failure> {
+    async fn durable(&self) -> Result<(Rondo, PathBuf), Failure> {
+        self.rondo(Durability::Sync, || Ok(BODY.to_owned())).await
+    }
+
+    /// The steps of one thread, and the appends within them.
+    async fn steps(&self, steps: u64, durability: Durability) -> Result<Times, Failure> {
         let file = File::create(self.folder()?.join("raw")).map_err(output_file::failed(self.place))?;
-        let times = Times { steps: Vec::new(), raw: Vec::new(), left: None, durability, file };
+        let (store, sizes) = (PathBuf::new(), sizes(steps).into());
+        let times = Times {
+            steps: Vec::new(),
+            raw: Vec::new(),
+            samples: Vec::new(),
+            sizes,
+            left: None,
+            durability,
+            file,
+            store,
+        };
         let times = Arc::new(Mutex::new(times));
         let of_calls = Arc::clone(&times);
-        let rondo = self.rondo(durability, move || of_calls.lock().called()).await?;
-        run(two_roles(&rondo, steps)?).await?;
+        let answer = move || of_calls.lock().called().map(|()| BODY.to_owned());
+        let (rondo, store) = self.rondo(durability, answer).await?;
+        times.lock().store = store;
+        run(two_roles(&rondo, steps, "")?).await?;
         rondo.close().await;
-        let mut times = times.lock();
-        let mut sorted = [std::mem::take(&mut times.steps), std::mem::take(&mut times.raw)];
-        for times in &mut sorted {
-            times.sort();
-        }
-        Ok(sorted)
+        drop(rondo);
+        let measured = Arc::into_inner(times).map(Mutex::into_inner);
+        measured.ok_or_else(|| Failure::new(Code::Interrupted, "a thread that has ended still asks its model"))
     }
 
-    /// How many durable steps a second so many threads make together that share `steps`.
-    async fn threads(&self, threads: u64, steps: u64) -> Result<f64, Failure> {
+    /// Durable threads at once that share `steps`.
+    async fn threads(&self, threads: u64, steps: u64) -> Result<Sample, Failure> {
         let each = (steps / threads).max(MIN_STEPS);
-        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
-        let runs = (0..threads).map(|_| two_roles(&rondo, each).map(run)).collect::<Result<Vec<_>, _>>()?;
+        let (rondo, store) = self.durable().await?;
+        let runs = (0..threads).map(|_| two_roles(&rondo, each, "").map(run)).collect::<Result<Vec<_>, _>>()?;
         let elapsed = timed(try_join_all(runs)).await?;
-        rondo.close().await;
-        Ok(float(threads * each) / elapsed.as_secs_f64())
+        closed(rondo, &store, threads, threads * each, elapsed).await
     }
 
-    async fn lanes_ms(&self, lanes: u64) -> Result<f64, Failure> {
-        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
+    async fn lanes(&self, lanes: u64) -> Result<Sample, Failure> {
+        let (rondo, store) = self.durable().await?;
         let items = (0..lanes).map(|nth| Value::from(format!("{nth}: {BODY}"))).collect();
         let new = rondo.workflow_text("bench.yaml", FAN_OUT)?.input("items", Value::List(items));
-        run_ms(&rondo, new).await
+        let elapsed = timed(run(new)).await?;
+        closed(rondo, &store, lanes, lanes, elapsed).await
     }
 
-    async fn trunk_ms(&self, steps: u64) -> Result<f64, Failure> {
-        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
-        run_ms(&rondo, two_roles(&rondo, steps)?).await
+    async fn trunk(&self, steps: u64) -> Result<Sample, Failure> {
+        let (rondo, store) = self.durable().await?;
+        let elapsed = timed(run(two_roles(&rondo, steps, "")?)).await?;
+        closed(rondo, &store, steps, steps, elapsed).await
     }
 
-    async fn plots(&self, args: &BenchArgs, folder: &Path, output: &Output) -> Result<(), Failure> {
+    /// Steps of a thread whose answers all lie in a response cache, which holds as many.
+    async fn entries(&self, entries: u64) -> Result<Sample, Failure> {
+        let said = AtomicU64::new(0);
+        let answer = move || Ok(format!("{}: {BODY}", said.fetch_add(1, Ordering::Relaxed)));
+        let (rondo, store) = self.rondo(Durability::Log, answer).await?;
+        let hook = format!("hooks: [{{ use: response_cache, entries: {entries}, bytes: {} }}]", entries * ENTRY_BYTES);
+        run(two_roles(&rondo, entries, &hook)?).await?;
+        let elapsed = timed(run(two_roles(&rondo, entries, &hook)?)).await?;
+        closed(rondo, &store, entries, entries, elapsed).await
+    }
+
+    async fn plots(
+        &self,
+        args: &BenchArgs,
+        folder: &Path,
+        of_thread: Vec<Sample>,
+        output: &Output,
+    ) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(output_file::failed(folder))?;
-        let (mut by_steps, mut by_lanes, mut by_threads) = (Vec::new(), Vec::new(), Vec::new());
-        for steps in sizes(args.steps) {
-            by_steps.push((steps, quantile_us(&self.steps(steps, Durability::Sync).await?[0], 0.5)));
-        }
+        let (mut by_lanes, mut by_threads, mut by_entries) = (Vec::new(), Vec::new(), Vec::new());
         for lanes in sizes(args.lanes) {
-            by_lanes.push((lanes, self.lanes_ms(lanes).await? * 1e3 / float(lanes)));
+            by_lanes.push(self.lanes(lanes).await?);
         }
         for threads in sizes(args.threads) {
-            by_threads.push((threads, 1e6 / self.threads(threads, args.steps).await?));
+            by_threads.push(self.threads(threads, args.steps).await?);
         }
-        for (file, plot) in [
-            ("steps.svg", Plot { title: "A durable step of a thread", axis: "steps of the thread", points: by_steps }),
-            ("lanes.svg", Plot { title: "A durable step in a lane", axis: "lanes of the thread", points: by_lanes }),
-            ("threads.svg", Plot { title: "A durable step among threads", axis: "threads", points: by_threads }),
+        for entries in sizes(args.entries) {
+            output.tell(&format!("{entries} cache entries\n"));
+            by_entries.push(self.entries(entries).await?);
+        }
+        for (file, title, axis, samples) in [
+            ("steps.svg", "A durable step of a thread", "steps of the thread", of_thread),
+            ("lanes.svg", "A durable step in a lane", "lanes of the thread", by_lanes),
+            ("threads.svg", "A durable step among threads", "threads", by_threads),
+            ("entries.svg", "A step that a cache answers, log", "entries of the cache", by_entries),
         ] {
-            output_file::write(&folder.join(file), plot.svg().as_bytes())?;
+            output_file::write(&folder.join(file), Plot { title, axis, samples }.svg().as_bytes())?;
         }
-        output.tell(&format!("wrote steps.svg, lanes.svg and threads.svg to {}\n", folder.display()));
+        output.tell(&format!("wrote steps.svg, lanes.svg, threads.svg and entries.svg to {}\n", folder.display()));
         Ok(())
     }
+}
+
+/// How long this program takes to start and end, beside one that does nothing.
+fn own_start() -> Result<Figure, Failure> {
+    let own = std::env::current_exe().map_err(output_file::failed(Path::new("rondo")))?;
+    let times = |program: &Path| {
+        let run = |_| {
+            let began = Instant::now();
+            let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            status.map(|_| began.elapsed())
+        };
+        let mut times = (0..RUNS).map(run).collect::<std::io::Result<Vec<_>>>()?;
+        times.sort();
+        Ok(quantile_us(&times, 0.5) / 1e3)
+    };
+    let value = times(&own).map_err(output_file::failed(&own))?;
+    let reference = times(Path::new("true")).ok().map(|ms| ("a program that does nothing", ms));
+    Ok(Figure { name: "rondo --version".to_owned(), value, unit: "ms", reference })
+}
+
+/// Closes what `steps` steps were measured with. Memory and bytes are those of before.
+async fn closed(rondo: Rondo, store: &Path, size: u64, steps: u64, elapsed: Duration) -> Result<Sample, Failure> {
+    let step_us = elapsed.as_secs_f64() * 1e6 / float(steps);
+    let sample = Sample::of(size, steps, step_us, store).map_err(output_file::failed(store));
+    rondo.close().await;
+    sample
 }
 
 async fn run(new: NewRun) -> Result<(), Failure> {
@@ -326,15 +421,8 @@ async fn timed<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<Dura
     Ok(began.elapsed())
 }
 
-/// Runs a thread alone, and closes what it used.
-async fn run_ms(rondo: &Rondo, new: NewRun) -> Result<f64, Failure> {
-    let elapsed = timed(run(new)).await?;
-    rondo.close().await;
-    Ok(elapsed.as_secs_f64() * 1e3)
-}
-
-/// Two roles that answer each other until there are so many steps, at least three.
-fn two_roles(rondo: &Rondo, steps: u64) -> Result<NewRun, Failure> {
+/// Two roles that answer each other until there are so many steps, at least three, with such hooks.
+fn two_roles(rondo: &Rondo, steps: u64, hooks: &str) -> Result<NewRun, Failure> {
     let (by_a, by_b) = (steps / 2, (steps - 1) / 2);
     let text = format!(
         r#"
@@ -348,6 +436,7 @@ graph:
   a: {{ done: {{ to: b, prompt: "Go on with this: {{{{ body }}}}", max: {by_a}, on_max: {{ to: end }} }} }}
   b: {{ done: {{ to: a, prompt: "Go on with that: {{{{ body }}}}", max: {by_b}, on_max: {{ to: end }} }} }}
 limits: {{ steps: {steps} }}
+{hooks}
 "#
     );
     rondo.workflow_text("bench.yaml", &text)
