@@ -606,12 +606,12 @@ impl Engine {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
             std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
         };
-        self.parts.hub.open(&thread, topic);
+        self.parts.hub.open(&thread, Arc::clone(&topic));
         let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
             run.parts.sink.emit(told);
-            let (ended, memory) = Box::pin(run.go()).await;
+            let (ended, memory) = topic.waking_once(Box::pin(run.go())).await;
             (ended, ResultMemory::new(memory))
         });
         Ok(ThreadHandle { thread, events, stopper, task })

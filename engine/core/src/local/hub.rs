@@ -71,8 +71,15 @@ pub struct StoredEvents {
 /// The events of one running thread, or of several.
 #[derive(Default)]
 pub struct Topic {
-    readers: Mutex<Vec<Arc<Reader>>>,
+    readers: Mutex<Readers>,
     reader_count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Readers {
+    all: Vec<Arc<Reader>>,
+    /// Whether they are woken by [`Topic::waking_once`], and not by each event.
+    wait: bool,
 }
 
 /// The queue of one reader.
@@ -182,13 +189,28 @@ impl Topic {
     fn new_reader(&self) -> Arc<Reader> {
         let reader = Arc::new(Reader::default());
         let mut readers = self.readers.lock();
-        readers.push(Arc::clone(&reader));
-        self.reader_count.store(readers.len(), Ordering::Release);
+        readers.all.push(Arc::clone(&reader));
+        self.reader_count.store(readers.all.len(), Ordering::Release);
         reader
     }
 
+    /// Does `work`, whose events wake the readers at the end of each poll: to wake one for each event takes longer than to
+    /// make it.
+    pub(super) async fn waking_once<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        std::future::poll_fn(|context| {
+            self.readers.lock().wait = true;
+            let polled = work.as_mut().poll(context);
+            let mut readers = self.readers.lock();
+            readers.wait = false;
+            readers.all.iter().for_each(|reader| reader.wake());
+            polled
+        })
+        .await
+    }
+
     fn end(&self) {
-        for reader in self.readers.lock().drain(..) {
+        for reader in self.readers.lock().all.drain(..) {
             reader.queue.lock().has_ended = true;
             reader.ready.notify_one();
         }
@@ -212,21 +234,32 @@ impl Topic {
     fn take(&self, event: Event, is_own: bool) {
         let event = Arc::new(event);
         let mut readers = self.readers.lock();
-        readers.retain(|reader| {
+        let wait = readers.wait;
+        readers.all.retain(|reader| {
             let mut queue = reader.queue.lock();
             if queue.is_closed {
                 return false;
             }
             queue.take(&event, is_own);
             drop(queue);
-            reader.ready.notify_one();
+            if !wait {
+                reader.ready.notify_one();
+            }
             true
         });
-        self.reader_count.store(readers.len(), Ordering::Release);
+        self.reader_count.store(readers.all.len(), Ordering::Release);
     }
 }
 
 impl Reader {
+    /// Wakes the reader, if something waits for it.
+    fn wake(&self) {
+        let queue = self.queue.lock();
+        if queue.lags || !queue.events.is_empty() {
+            self.ready.notify_one();
+        }
+    }
+
     fn close(&self) {
         let mut queue = self.queue.lock();
         (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
@@ -438,6 +471,9 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use futures_util::FutureExt as _;
     use rondo_protocol::event::Durability;
     use rondo_protocol::object::Outcome;
 
@@ -448,6 +484,43 @@ mod tests {
         let what = What::ThreadFinished { outcome: Outcome::Done, head: None, status: None, reason: None, result };
         let (id, thread) = (Some(EventId { seq: 1, k: 1 }), ThreadId::from_parts(0, number));
         Event { id, thread, parent: None, durability: Durability::Memory, at_ms: 0, what }
+    }
+
+    /// Counts how often it wakes.
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_events_of_one_poll_wake_a_reader_once_at_its_end() {
+        let topic = Topic::default();
+        let mut listener = topic.listen();
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut next = Box::pin(listener.recv());
+        assert!(next.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        let work = async {
+            for number in 0..3 {
+                topic.publish_foreign(finished(number, &Value::Null));
+                assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+            }
+        };
+        assert!(topic.waking_once(work).now_or_never().is_some());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(next.poll_unpin(&mut Context::from_waker(&waker)).is_ready());
+        drop(next);
+        // Elsewhere each event wakes at once.
+        for _ in 0..2 {
+            assert!(listener.recv().now_or_never().is_some());
+        }
+        let mut next = Box::pin(listener.recv());
+        assert!(next.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        topic.publish_foreign(finished(3, &Value::Null));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
-use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, What};
+use rondo_protocol::event::{Durability, Event, EventId, What};
 use rondo_protocol::id::ThreadId;
 
 use super::hub::Topic;
@@ -59,18 +59,32 @@ impl Sink {
 
     /// Emits a durable event with its stored time.
     pub fn emit_at(&self, at_ms: u64, what: What) {
-        let id = {
-            let mut position = self.position.lock();
-            position.at_ms = at_ms;
-            position.id = match &what {
-                What::StepCommitted { seq, .. } | What::EpochOpened(EpochOpened { seq, .. }) => {
-                    EventId { seq: *seq, k: 1 }
-                }
-                _ => position.id.next(),
-            };
-            position.id
-        };
+        let id = self.next_id(at_ms);
         self.pass_on(Some(id), at_ms, what);
+    }
+
+    /// Emits the event of a commit. The durable ones that follow from it are numbered after it.
+    pub fn committed(&self, seq: u64, at_ms: u64, what: impl FnOnce() -> What) {
+        let id = EventId { seq, k: 1 };
+        *self.position.lock() = Position { id, at_ms };
+        if self.has_readers() {
+            self.pass_on(Some(id), at_ms, what());
+        }
+    }
+
+    /// Emits a durable event that follows from the last commit.
+    pub fn followed(&self, what: impl FnOnce() -> What) {
+        let at_ms = self.position.lock().at_ms;
+        let id = self.next_id(at_ms);
+        if self.has_readers() {
+            self.pass_on(Some(id), at_ms, what());
+        }
+    }
+
+    fn next_id(&self, at_ms: u64) -> EventId {
+        let mut position = self.position.lock();
+        *position = Position { id: position.id.next(), at_ms };
+        position.id
     }
 
     /// Emits again what an earlier run reported, as a provisional event.

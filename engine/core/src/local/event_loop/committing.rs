@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
         let sink = &self.parts.sink;
         match told {
             Notice::Committed { site, seq, step, prev, status, at_ms } => {
-                sink.emit_at(at_ms, What::committed(site, (seq, step, prev), status));
+                sink.committed(seq, at_ms, || What::committed(site, (seq, step, prev), status));
             }
             Notice::After { visit, status, followed } => {
                 if let Followed::LaneEnded { visit, .. } = &followed {
@@ -109,7 +109,7 @@ impl<'a> Driver<'a> {
                     self.lanes.lock().remove(&visit.lane);
                 }
                 let Some(visit) = visit.or_else(event::Visit::beginning) else { return };
-                sink.emit(What::followed(&self.parts.thread, &visit, status.as_ref(), followed));
+                sink.followed(|| What::followed(&self.parts.thread, &visit, status.as_ref(), followed));
             }
         }
     }
