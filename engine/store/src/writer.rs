@@ -153,8 +153,8 @@ impl<T: WriteTables> Shared<T> {
         if self.writing.is_poisoned() {
             let _ = self.failure.set(died());
             queue.clear();
-        } else if !queue.is_empty() {
-            queue.wants_thread = true;
+        } else if !queue.is_empty() && !std::mem::replace(&mut queue.wants_thread, true) {
+            // Others that come before the thread has looked need not call the system again.
             self.wanted.notify_one();
         }
     }
