@@ -18,6 +18,9 @@ use super::steps::Steps;
 use crate::conversation::rebuild;
 use crate::store::Error;
 
+/// How many visits are read at once: they are in memory together.
+const READ_AHEAD: usize = 128;
+
 /// The conversations of a thread's roles.
 #[derive(Default)]
 pub struct Conversations {
@@ -124,8 +127,10 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
             builder = Builder::compacted(history_policy.clone(), (&prompt, &text), through_visit, last);
             covered = through_visit;
         }
-        for (_, seq) in own.into_iter().filter(|(visit, _)| *visit > covered) {
-            let (stored, note) = steps.stored(seq)?;
+        let own: Vec<u64> = own.into_iter().filter(|(visit, _)| *visit > covered).map(|(_, seq)| seq).collect();
+        let read = own.chunks(READ_AHEAD).flat_map(|seqs| seqs.iter().copied().zip(steps.stored_all(seqs)));
+        for (seq, stored) in read {
+            let (stored, note) = stored?;
             let round = Round { lane: stored.step.lane.clone(), opened_by: note.opened_by };
             let step = stored.step;
             if let Some(policy) = steps.binding(step.start)?.history_policy(opening.role) {

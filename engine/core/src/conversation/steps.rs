@@ -1,6 +1,8 @@
 //! Earlier steps of a thread: the newest from memory, the others from the store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -23,6 +25,9 @@ const AT_HAND_BYTES: usize = 8 << 20;
 /// How many steps stay in memory.
 const AT_HAND: usize = 4096;
 
+/// How many steps are worth a thread that reads them.
+const READS_A_THREAD: usize = 16;
+
 /// The steps of one thread.
 pub struct Steps<'a> {
     store: &'a dyn Read,
@@ -39,7 +44,7 @@ pub struct Steps<'a> {
 #[derive(Default)]
 struct StepCache {
     steps: BTreeMap<u64, PastStep>,
-    seqs: BTreeMap<Digest, u64>,
+    seqs: HashMap<Digest, u64>,
     size_bytes: usize,
     /// Later steps may not be in the store yet.
     synced: u64,
@@ -149,6 +154,21 @@ impl<'a> Steps<'a> {
     /// If it is missing or damaged.
     pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
         self.store.step(&self.thread, seq)?.ok_or_else(|| self.missing(seq))
+    }
+
+    /// The stored steps with these numbers, with their notes, in this order. Many are read on all cores: reading and
+    /// verifying takes most of the time of rebuilding a history.
+    pub fn stored_all(&self, seqs: &[u64]) -> Vec<Result<(StoredStep, Note), Error>> {
+        let read = |seqs: &[u64]| seqs.iter().map(|seq| self.stored(*seq)).collect::<Vec<_>>();
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let each = seqs.len().div_ceil(cores).max(READS_A_THREAD);
+        let Some((own, others)) = seqs.split_at_checked(each) else { return read(seqs) };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = others.chunks(each).map(|seqs| scope.spawn(|| read(seqs))).collect();
+            let own = read(own);
+            let others = others.into_iter().flat_map(|read| read.join().unwrap_or_else(|why| resume_unwind(why)));
+            own.into_iter().chain(others).collect()
+        })
     }
 
     fn missing(&self, seq: u64) -> Error {
