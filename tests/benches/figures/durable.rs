@@ -75,8 +75,8 @@ pub fn one_thread() {
 }
 
 pub fn many_threads() {
-    let (one, _) = rate(1, 600);
-    let (many, _) = rate(64, 60);
+    let (one, _) = rate(1, 2_000);
+    let (many, _) = rate(64, 400);
     let reference = format!("{one:.0} steps/s with one thread: {:.1} x", many / one);
     print("durable steps, 64 threads at once", &format!("{many:.0} steps/s"), &reference);
 }
