@@ -85,6 +85,6 @@ impl Entry {
     }
 }
 
-fn uses_of(value: &ValueTemplate) -> Vec<Use<'_>> {
+pub(super) fn uses_of(value: &ValueTemplate) -> Vec<Use<'_>> {
     value.leaves().into_iter().flat_map(|leaf| leaf.template.uses()).collect()
 }

@@ -10,6 +10,7 @@ use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, Target, Workflow};
 
+use super::entry::uses_of;
 use super::{Bound, Branch, Condition, Each, Edge, EdgeId, Entry, FanOut, Graph, Join, Link, Node, RoleNode, To, Way};
 
 /// Why a definition cannot be lowered. A file that passed the checker always can be.
@@ -105,19 +106,18 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         };
         roles.insert(name.clone(), node);
     }
-    let result = workflow.result.as_ref().map(value_template).transpose()?;
-    let entries: Vec<_> = roles.values().map(|role| &role.entry).collect();
-    let told_whole = told_whole(&lowering.inner, result.as_ref(), &entries, roles.keys());
-    Ok(Graph {
-        result,
-        told_whole,
+    let mut graph = Graph {
+        result: workflow.result.as_ref().map(value_template).transpose()?,
+        told_whole: Arc::default(),
         name: workflow.name.clone(),
         policy: policy.clone(),
         first,
         inner: lowering.inner,
         roles,
         hooks,
-    })
+    };
+    graph.told_whole = told_whole(&graph);
+    Ok(graph)
 }
 
 /// The statuses of a selector whose edges do not all end the thread, in declared order.
@@ -138,43 +138,27 @@ fn call_kinds(kind: &RoleKind) -> &'static [CallKind] {
 }
 
 /// Roles for which a template reads every visit.
-fn told_whole<'a>(
-    inner: &StableDiGraph<Node, Link>,
-    result: Option<&ValueTemplate>,
-    entries: &[&Entry],
-    roles: impl Iterator<Item = &'a RoleName>,
-) -> Arc<[RoleName]> {
-    let mut asked: BTreeSet<String> = BTreeSet::new();
-    let mut look = |uses: Vec<Use<'_>>| {
+fn told_whole<'g>(graph: &'g Graph) -> Arc<[RoleName]> {
+    let mut asked: BTreeSet<&str> = BTreeSet::new();
+    let mut look = |uses: Vec<Use<'g>>| {
         for path in uses.iter().map(|found| found.path).filter(|path| !path.is_local() && path.root() == "steps") {
             match path.segments() {
                 // A step read as a whole includes all its visits.
-                [Segment::Name(role)] => asked.insert(role.to_string()),
-                [Segment::Name(role), Segment::Name(field), ..] if &**field == "all" => asked.insert(role.to_string()),
+                [Segment::Name(role)] => asked.insert(role),
+                [Segment::Name(role), Segment::Name(field), ..] if &**field == "all" => asked.insert(role),
                 _ => false,
             };
         }
     };
-    for link in inner.edge_weights() {
-        let Link::Route { edge, .. } = link else { continue };
-        let values = edge.result.iter().flat_map(ValueTemplate::leaves);
-        let texts = [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten();
-        texts.for_each(|template| look(template.uses()));
-        values.for_each(|leaf| look(leaf.template.uses()));
-        edge.when.iter().for_each(|when| look(when.expr.uses()));
-        let To::Fan(fan) = &edge.to else { continue };
-        fan.join.prompt.iter().for_each(|prompt| look(prompt.uses()));
-        fan.each.iter().for_each(|each| look(each.over.uses()));
-        for branch in &fan.branches {
-            look(branch.prompt.uses());
-            branch.when.iter().for_each(|when| look(when.expr.uses()));
+    for (_, edge) in graph.sources() {
+        look(edge.uses());
+        if let Some(prompt) = edge.fan().and_then(|fan| fan.join.prompt.as_ref()) {
+            look(prompt.uses());
         }
     }
-    result.into_iter().flat_map(ValueTemplate::leaves).for_each(|leaf| look(leaf.template.uses()));
-    for entry in entries {
-        look(entry.uses());
-    }
-    roles.filter(|role| asked.contains(role.as_str())).cloned().collect()
+    graph.result.iter().for_each(|result| look(uses_of(result)));
+    graph.roles.values().for_each(|role| look(role.entry.uses()));
+    graph.roles.keys().filter(|role| asked.contains(role.as_str())).cloned().collect()
 }
 
 struct Lowering {

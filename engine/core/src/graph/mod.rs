@@ -15,7 +15,7 @@ use petgraph::stable_graph::StableDiGraph;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
-use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
+use rondo_protocol::workflow::template::{Expr, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{FailedLanes, HookNode, Need, Policy, Role, RolePolicy, Workflow};
 
 pub use entry::{Entry, Rule};
@@ -224,6 +224,28 @@ impl Edge {
     pub fn in_turn(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::successors(Some(self), |edge| edge.bound.as_ref().map(|bound| &bound.on_max))
     }
+
+    /// The fan-out that it opens, if any.
+    pub fn fan(&self) -> Option<&Arc<FanOut>> {
+        match &self.to {
+            To::Fan(fan) => Some(fan),
+            _ => None,
+        }
+    }
+
+    /// The paths that it reads when it is taken, and for its lanes when they open. The prompt of a join is not among
+    /// them: it is rendered when the lanes have met.
+    pub fn uses(&self) -> Vec<Use<'_>> {
+        let fan = self.fan();
+        let branches = fan.into_iter().flat_map(|fan| &fan.branches);
+        let texts = [Some(&self.prompt), self.say.as_ref(), self.reason.as_ref()].into_iter().flatten();
+        let texts = texts.chain(branches.clone().map(|branch| &branch.prompt));
+        let conditions = self.when.iter().chain(branches.filter_map(|branch| branch.when.as_ref()));
+        let lists = fan.and_then(|fan| fan.each.as_ref()).map(|each| &each.over);
+        let exprs = conditions.map(|when| &when.expr).chain(lists);
+        let values = self.result.iter().flat_map(entry::uses_of);
+        texts.flat_map(Template::uses).chain(exprs.flat_map(Expr::uses)).chain(values).collect()
+    }
 }
 
 impl To {
@@ -286,7 +308,7 @@ impl Graph {
     pub fn absorbed(&self) -> BTreeSet<&RoleName> {
         let mut found = BTreeSet::new();
         for (source, edge) in self.sources() {
-            let To::Fan(fan) = &edge.to else { continue };
+            let Some(fan) = edge.fan() else { continue };
             let on_error = source.is_some_and(|source| source.routes.keys().any(|status| status.as_str() == "error"));
             if fan.join.failed == FailedLanes::Fail && !on_error {
                 continue;
@@ -298,7 +320,7 @@ impl Graph {
 
     /// Every fan-out.
     pub fn fans(&self) -> impl Iterator<Item = &FanOut> {
-        self.sources().filter_map(|(_, edge)| if let To::Fan(fan) = &edge.to { Some(&**fan) } else { None })
+        self.sources().filter_map(|(_, edge)| Some(&**edge.fan()?))
     }
 
     /// The roles that run in the lanes of a fan-out.
@@ -309,15 +331,17 @@ impl Graph {
             if *role == fan.join.to || !found.insert(role) {
                 continue;
             }
-            let edges = self.roles.get(role).into_iter().flat_map(RoleNode::edges);
-            for edge in edges.flat_map(Edge::in_turn) {
+            for edge in self.leaving(role) {
                 next.extend(edge.to.roles());
-                if let To::Fan(fan) = &edge.to {
-                    next.push(&fan.join.to);
-                }
+                next.extend(edge.fan().map(|fan| &fan.join.to));
             }
         }
         found
+    }
+
+    /// Every edge that leaves a role, including `on_max` edges.
+    pub(crate) fn leaving(&self, role: &RoleName) -> impl Iterator<Item = &Arc<Edge>> {
+        self.roles.get(role).into_iter().flat_map(RoleNode::edges).flat_map(Edge::in_turn)
     }
 
     /// Every edge with the role that it leaves; `None` means `start`.

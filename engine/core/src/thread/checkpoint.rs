@@ -17,7 +17,7 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::budget::{Amount, Spent};
-use super::fan::{self, Fan};
+use super::fan::Fan;
 use super::lane::{EdgeCount, Item, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleVisits};
 use super::lanes::reads_branches;
 use super::machine::Machine;
@@ -187,10 +187,9 @@ impl Machine {
         let Some(checkpoint) = Checkpoint::from_bytes(stored.checkpoint) else { return Ok(None) };
         let graph = Arc::clone(&definition.graph);
         let edges = graph.edges();
-        let has_lanes = edges.values().any(|edge| fan::of_edge(edge).is_some());
         let mut machine = Self::new(definition, stored.version);
         let keep_all = Arc::clone(&machine.keep_all);
-        if has_lanes && !keep_all.is_empty() {
+        if graph.fans().next().is_some() && !keep_all.is_empty() {
             return Ok(None);
         }
         machine.seq = stored.seq;
@@ -311,7 +310,7 @@ impl Restoring<'_> {
     /// The fan-out open in a lane. The rows of its lanes show its branches only if no branch has a condition:
     /// otherwise the steps are followed.
     fn fan(&self, edge: Arc<Edge>, lane: &Lane) -> Result<Option<Fan>, Fault> {
-        let Some(out) = fan::of_edge(&edge).cloned() else { return Ok(None) };
+        let Some(out) = edge.fan().cloned() else { return Ok(None) };
         if out.branches.iter().any(|branch| branch.when.is_some()) {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use super::lane::{Lane, LaneError, LanePhase, Last, VisibleRoles};
 use super::lanes::last_visit;
 use super::route::{EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
 use super::scope::{DecisionInput, LaneScope};
-use crate::graph::{Edge, FanOut, To};
+use crate::graph::{Edge, FanOut};
 
 /// The code of a fan-out that fails because it has too few lanes.
 const UNMET: &str = "need";
@@ -331,11 +331,3 @@ fn member(lane: &Lane, name: &str, context: DecisionInput<'_>) -> Result<Value, 
 
 /// The members of a branch.
 const MEMBERS: [&str; 8] = ["role", "index", "item", "status", "output", "body", "part", "error"];
-
-/// The fan-out of an edge, if any.
-pub fn of_edge(edge: &Edge) -> Option<&Arc<FanOut>> {
-    match &edge.to {
-        To::Fan(out) => Some(out),
-        _ => None,
-    }
-}

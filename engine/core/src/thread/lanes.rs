@@ -7,11 +7,10 @@ use rondo_protocol::event::{self, LaneEnd, Outcome};
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
 use rondo_protocol::workflow::source_map::key;
-use rondo_protocol::workflow::template::{Template, ValueTemplate};
 use rondo_protocol::workflow::{self};
 
 use super::decide::{Consequences, Next, attached};
-use super::fan::{self, Fan, FanOutcome};
+use super::fan::{Fan, FanOutcome};
 use super::lane::{Item, Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
@@ -390,10 +389,8 @@ pub(super) fn length(list: &Value) -> usize {
 }
 
 /// The first roles of lanes.
-pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
-    let edges = graph.edges();
-    let fan_outs = edges.values().filter_map(|edge| fan::of_edge(edge));
-    fan_outs.flat_map(|out| &out.branches).map(|branch| branch.to.clone()).collect()
+fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
+    graph.fans().flat_map(|out| &out.branches).map(|branch| branch.to.clone()).collect()
 }
 
 /// Whether a lane waits for lanes in it that are no longer needed.
@@ -506,18 +503,6 @@ pub(super) fn last_visit(lane: &Lane) -> Option<event::Visit> {
 
 /// Whether the edges of a fan-out's join role read `branches`.
 pub(super) fn reads_branches(graph: &Graph, role: &RoleName) -> bool {
-    graph.edges().values().filter(|edge| edge.part.starts_with(&format!("graph.{role}."))).any(|edge| {
-        let mut uses: Vec<_> = edge.prompt.uses();
-        uses.extend([edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten().flat_map(Template::uses));
-        uses.extend(edge.result.iter().flat_map(ValueTemplate::leaves).flat_map(|leaf| leaf.template.uses()));
-        uses.extend(edge.when.iter().flat_map(|when| when.expr.uses()));
-        if let Some(out) = fan::of_edge(edge) {
-            uses.extend(out.each.iter().flat_map(|each| each.over.uses()));
-            uses.extend(out.branches.iter().flat_map(|branch| branch.prompt.uses()));
-            uses.extend(
-                out.branches.iter().filter_map(|branch| branch.when.as_ref()).flat_map(|when| when.expr.uses()),
-            );
-        }
-        uses.iter().any(|found| !found.path.is_local() && found.path.root() == "branches")
-    })
+    let mut edges = graph.leaving(role);
+    edges.any(|edge| edge.uses().iter().any(|found| !found.path.is_local() && found.path.root() == "branches"))
 }
