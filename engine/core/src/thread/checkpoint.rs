@@ -214,16 +214,17 @@ impl Machine {
             let fold = read(&state.fold).or_else(|| serde_json::from_slice(&state.fold).ok());
             let Some(fold): Option<LaneFold> = fold else { return Ok(None) };
             let Some(parent) = path.parent() else { continue };
-            let Some(lane) = machine.new_lane(&path, &parent, &state) else {
+            let Some(mut lane) = machine.new_lane(&path, &parent, &state) else {
                 // A row of a round that was already joined.
                 continue;
             };
-            let mut lane = lane;
-            lane.first_opened_by.clone_from(&fold.first_opened_by);
             if !restoring.fold(fold, &mut lane)? {
                 return Ok(None);
             }
-            machine.attach(lane, &parent, state.index);
+            if let Ok(fan) = machine.fan_mut(&parent) {
+                fan.to_open.remove(&state.index);
+                fan.add(state.index, lane);
+            }
         }
         let ends = machine.lanes().into_iter().filter_map(|lane| lane.last.as_ref()).map(|last| last.ended_at_ms);
         machine.clock.latest_ms = ends.max().unwrap_or(0);
@@ -233,10 +234,7 @@ impl Machine {
     /// A lane of the fan-out open in `parent`, if the row is of that round.
     fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
         let around = self.lane(parent)?;
-        let LanePhase::Fanned(fan) = &around.phase else { return None };
-        if fan.opened_by() != state.opened_by {
-            return None;
-        }
+        let fan = around.fan().filter(|fan| fan.opened_by() == state.opened_by)?;
         let item = Item {
             name: fan.out.each.as_ref().map(|each| each.name.clone()),
             list: Arc::clone(&fan.list),
@@ -251,19 +249,6 @@ impl Machine {
             ..Lane::trunk()
         })
     }
-
-    fn attach(&mut self, lane: Lane, parent: &LanePath, index: u32) {
-        let mut around = &mut self.trunk;
-        for (_, index) in parent.parts() {
-            let LanePhase::Fanned(fan) = &mut around.phase else { return };
-            let Some(next) = fan.lanes.get_mut(&index) else { return };
-            around = next;
-        }
-        if let LanePhase::Fanned(fan) = &mut around.phase {
-            fan.to_open.remove(&index);
-            fan.add(index, lane);
-        }
-    }
 }
 
 struct Restoring<'a> {
@@ -275,7 +260,7 @@ struct Restoring<'a> {
 impl Restoring<'_> {
     /// Loads a row into `lane`; `false` if the row is not sufficient.
     fn fold(&self, fold: LaneFold, lane: &mut Lane) -> Result<bool, Fault> {
-        let LaneFold { own, seen, taken, fanned, last, after_join, fan, end, first_opened_by: _ } = fold;
+        let LaneFold { own, seen, taken, fanned, last, after_join, fan, end, first_opened_by } = fold;
         if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
             return Ok(false);
         }
@@ -290,6 +275,7 @@ impl Restoring<'_> {
         lane.taken = taken.collect();
         lane.fanned = fanned;
         lane.last = last;
+        lane.first_opened_by = first_opened_by;
         let edge = |number: u32| self.edges.get(&EdgeId(number)).map(|edge| Arc::clone(edge));
         lane.phase = match (end, fan) {
             (Some(EndFold::Arrived(number)), _) => match edge(number) {
@@ -314,7 +300,7 @@ impl Restoring<'_> {
         if out.branches.iter().any(|branch| branch.when.is_some()) {
             return Ok(None);
         }
-        let opened_by = lane.last.as_ref().map_or(0, |last| last.seq);
+        let opened_by = lane.last_seq();
         let list = match &out.each {
             None => Arc::default(),
             Some(_) => match self.recall.list(opened_by)? {
@@ -346,11 +332,7 @@ impl Serialize for WrittenFold<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(lane) = self;
         let own = |own: &OwnVisits| (own.visits, own.attempts, own.latest, own.covered);
-        let fan = match &lane.phase {
-            LanePhase::Fanned(fan) => Some(fan.edge.id.0),
-            // Until its step is committed, a join is decided again from the rows of its lanes.
-            _ => lane.joining().map(|fan| fan.edge.id.0),
-        };
+        let fan = lane.stored_fan().map(|fan| fan.edge.id.0);
         let end = match &lane.phase {
             LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
             LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),

@@ -10,7 +10,7 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Compaction, CompactionKind, Note, Record};
 use rondo_protocol::workflow::{Compact, History};
 
-use super::lane::LanePhase;
+use super::lane::Lane;
 use super::machine::{Halt, Machine, lost, no_form, no_lane};
 use super::message::{Action, Answered, Commit, CompactOffer, NewEpoch, Notice, Object, PastStep, Visit, VisitEnd};
 use super::recall::StepLookup;
@@ -53,8 +53,7 @@ impl Machine {
             compact: None,
             ..self.visit(path, dispatch)?
         };
-        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.phase else { return Err(no_lane(path).into()) };
-        dispatch.compacting = Compacting::Running { leaving_bytes };
+        self.visiting_mut(path)?.compacting = Compacting::Running { leaving_bytes };
         self.emit(vec![Action::Visit(Box::new(visit))], out);
         Ok(())
     }
@@ -69,12 +68,9 @@ impl Machine {
         recall: &dyn StepLookup,
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let dispatch = lane.visiting().cloned().ok_or_else(|| no_lane(path))?;
-        let (by, through_visit) = match self.compaction(path, &dispatch) {
-            Some((compact, through_visit)) => (compact.by.clone(), through_visit),
-            None => return Err(no_lane(path).into()),
-        };
+        let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
+        let (compact, through_visit) = self.compaction(path, dispatch).ok_or_else(|| no_lane(path))?;
+        let by = compact.by.clone();
         match end.outcome {
             Ok(text) if !text.body.trim().is_empty() && text.body.len() < leaving_bytes => {
                 self.commit_compaction(path, (text, through_visit), (end.note, end.objects), out)?;
@@ -84,23 +80,16 @@ impl Machine {
             }
             _ => {
                 let refused = Box::new(lost(path, &by, &end.note, None));
-                self.compacting_mut(path)?.compacting = Compacting::Refused(refused);
+                self.visiting_mut(path)?.compacting = Compacting::Refused(refused);
             }
         }
         if !self.ignores_limits {
             self.clock.enter();
         }
-        let dispatch = self.lane(path).and_then(|lane| lane.visiting()).ok_or_else(|| no_lane(path))?;
+        let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let visit = Action::Visit(Box::new(self.visit(path, dispatch)?));
         self.emit(vec![visit], out);
         Ok(())
-    }
-
-    fn compacting_mut(&mut self, path: &LanePath) -> Result<&mut Dispatch, Halt> {
-        match &mut self.lane_mut(path)?.phase {
-            LanePhase::Visiting(dispatch) => Ok(dispatch),
-            _ => Err(no_lane(path).into()),
-        }
     }
 
     fn commit_compaction(
@@ -110,7 +99,7 @@ impl Machine {
         (mut note, objects): (Note, Vec<Object>),
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
-        let dispatch = self.compacting_mut(path)?;
+        let dispatch = self.visiting_mut(path)?;
         let record = Compaction {
             kind: CompactionKind::Compaction,
             lane: path.clone(),
@@ -162,7 +151,7 @@ impl Machine {
         lane.own.entry(by.clone()).or_default().attempts += note.attempts;
         note.opened_by.clone_from(&lane.opened_by);
         let round = Round { lane: path.clone(), opened_by: lane.opened_by.clone() };
-        let dispatch = self.compacting_mut(path)?;
+        let dispatch = self.visiting_mut(path)?;
         (dispatch.prev, dispatch.compacting) = (vec![digest], Compacting::IfTooLong);
         self.seq = seq;
         self.budget.commit(path, &by, note);
@@ -180,7 +169,7 @@ impl Machine {
 
     /// Follows a committed compaction; `false` if it does not follow.
     pub(super) fn follow_compaction(&mut self, compaction: &Compaction, of: PastStep) -> Result<bool, Halt> {
-        let visiting = self.lane(&compaction.lane).and_then(|lane| lane.visiting());
+        let visiting = self.lane(&compaction.lane).and_then(Lane::visiting);
         if visiting.is_none_or(|dispatch| dispatch.role != compaction.role) || self.seq + 1 != of.seq {
             return Ok(false);
         }

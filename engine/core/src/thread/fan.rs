@@ -217,9 +217,9 @@ impl Fan {
         let mut paths = Vec::new();
         for lane in self.lanes.values() {
             paths.push(lane.path.clone());
-            let last = lane.last.as_ref().map_or(0, |last| last.seq);
             // The lanes of a fan-out are closed by the step of its join role.
-            paths.extend(lane.lanes().filter(|fan| fan.opened_by() == last).into_iter().flat_map(Self::paths));
+            let within = lane.lanes().filter(|fan| fan.opened_by() == lane.last_seq());
+            paths.extend(within.into_iter().flat_map(Self::paths));
         }
         paths
     }

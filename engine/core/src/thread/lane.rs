@@ -284,12 +284,17 @@ impl Lane {
         }
     }
 
-    /// Its fan-out: the open one, or that of the last round.
-    pub fn lanes(&self) -> Option<&Fan> {
+    /// The fan-out open in it, if any.
+    pub fn fan(&self) -> Option<&Fan> {
         match &self.phase {
             LanePhase::Fanned(fan) => Some(fan),
-            _ => self.joined.as_deref(),
+            _ => None,
         }
+    }
+
+    /// Its fan-out: the open one, or that of the last round.
+    pub fn lanes(&self) -> Option<&Fan> {
+        self.fan().or(self.joined.as_deref())
     }
 
     /// Like [`lanes`](Self::lanes), mutable.
@@ -328,6 +333,16 @@ impl Lane {
             LanePhase::Visiting(dispatch) if dispatch.joins.is_some() => self.joined.as_deref(),
             _ => None,
         }
+    }
+
+    /// The fan-out whose lanes have rows. Until its step is committed, a join is decided again from them.
+    pub fn stored_fan(&self) -> Option<&Fan> {
+        self.fan().or_else(|| self.joining())
+    }
+
+    /// The number of its last record of this round; 0 if there is none.
+    pub fn last_seq(&self) -> u64 {
+        self.last.as_ref().map_or(0, |last| last.seq)
     }
 
     /// Whether it has not ended yet.

@@ -250,8 +250,7 @@ impl Machine {
         context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.phase, LanePhase::Fanned(_)));
-        let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
+        let Some(fan) = self.fan(path).filter(|fan| fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
             Some(FanOutcome::Join) => self.join(path, context, after),

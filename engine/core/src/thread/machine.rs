@@ -129,10 +129,8 @@ impl Machine {
                 self.synced(version, &mut out);
                 Ok(())
             }
-            Input::Cancel { at_ms } => {
-                self.cancel(at_ms, &mut out);
-                Ok(())
-            }
+            Input::Cancel { .. } if self.ending.is_some() => Ok(()),
+            Input::Cancel { at_ms } => self.commit_end(Ending::cancelled(at_ms), &mut out),
         };
         let done = done.and_then(|()| self.settle(recall, &mut out));
         out.extend(done.err().map(|halt| Action::Stop(self.halted(halt))));
@@ -211,9 +209,7 @@ impl Machine {
 
     /// The visits in progress, in the order of their lanes.
     pub fn visiting(&self) -> Vec<(LanePath, &Dispatch)> {
-        let mut found = Vec::new();
-        visiting(&self.trunk, &mut found);
-        found
+        self.lanes().into_iter().filter_map(|lane| Some((lane.path.clone(), lane.visiting()?))).collect()
     }
 
     /// Every lane of the thread, each before those it opened.
@@ -253,16 +249,20 @@ impl Machine {
     }
 
     pub(super) fn fan(&self, path: &LanePath) -> Option<&Fan> {
-        match &self.lane(path)?.phase {
-            LanePhase::Fanned(fan) => Some(fan),
-            _ => None,
+        self.lane(path)?.fan()
+    }
+
+    pub(super) fn visiting_mut(&mut self, path: &LanePath) -> Result<&mut Dispatch, Halt> {
+        match &mut self.lane_mut(path)?.phase {
+            LanePhase::Visiting(dispatch) => Ok(dispatch),
+            _ => Err(no_lane(path).into()),
         }
     }
 
     pub(super) fn begin(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
         // Events in lanes before this process happened in the order of their last steps.
-        let mut lanes = Vec::new();
-        every_lane(&self.trunk, &mut lanes);
+        let lanes = self.lanes().into_iter().map(|lane| (lane.last_seq(), lane.path.clone()));
+        let mut lanes: Vec<(u64, LanePath)> = lanes.collect();
         lanes.sort_unstable();
         let input = Arc::clone(&self.definition.input);
         let context = DecisionInput { input: &input, recall, fresh: None };
@@ -319,9 +319,6 @@ impl Machine {
         while self.unsynced.len() < self.most_unsynced
             && let Some(path) = self.given.pop_front()
         {
-            if self.is_replaying {
-                continue;
-            }
             let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.phase else { continue };
             let Some(answered) = dispatch.given.take() else { continue };
             let at_ms = self.clock.latest_ms;
@@ -335,7 +332,7 @@ impl Machine {
             done?;
         }
         if let Some(ending) = self.pending.ending.take() {
-            self.commit_row(Some(ending), out)?;
+            self.commit_end(ending, out)?;
         }
         Ok(())
     }
@@ -348,9 +345,10 @@ impl Machine {
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let is_form = match &lane.phase {
-            LanePhase::Visiting(dispatch) | LanePhase::Leaving(dispatch) => dispatch.task == Task::Form,
-            _ => false,
+        let (is_form, left) = match &lane.phase {
+            LanePhase::Visiting(dispatch) => (dispatch.task == Task::Form, None),
+            LanePhase::Leaving(dispatch) => (dispatch.task == Task::Form, Some(dispatch.role.clone())),
+            _ => return Err(no_lane(path).into()),
         };
         if is_form {
             self.clock.waiting = self.clock.waiting.saturating_sub(1);
@@ -358,31 +356,20 @@ impl Machine {
             self.clock.leave(end.waited_ms);
         }
         self.clock.latest_ms = self.clock.latest_ms.max(end.note.ended_at_ms);
-        let lane = self.lane_mut(path)?;
-        match std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
-            LanePhase::Leaving(dispatch) => {
-                self.close_lane(path, LanePhase::Cancelled)?;
-                let lost = lost(path, &dispatch.role, &end.note, end.effect_unknown);
-                let input = Arc::clone(&self.definition.input);
-                let context = DecisionInput { input: &input, recall, fresh: None };
-                let mut after = Consequences::default();
-                self.lane_left(path, lost, context, &mut after)?;
-                self.pending.notices.extend(after.notices);
-                self.emit(after.actions, out);
-                Ok(())
-            }
-            LanePhase::Visiting(dispatch) => {
-                let compacting = dispatch.compacting.clone();
-                lane.phase = LanePhase::Visiting(dispatch);
-                match compacting {
-                    Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
-                    _ => self.commit_visit(path, end, recall, out),
-                }
-            }
-            other => {
-                lane.phase = other;
-                Err(no_lane(path).into())
-            }
+        if let Some(role) = left {
+            self.close_lane(path, LanePhase::Cancelled)?;
+            let lost = lost(path, &role, &end.note, end.effect_unknown);
+            let input = Arc::clone(&self.definition.input);
+            let context = DecisionInput { input: &input, recall, fresh: None };
+            let mut after = Consequences::default();
+            self.lane_left(path, lost, context, &mut after)?;
+            self.pending.notices.extend(after.notices);
+            self.emit(after.actions, out);
+            return Ok(());
+        }
+        match self.visiting_mut(path)?.compacting {
+            Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
+            _ => self.commit_visit(path, end, recall, out),
         }
     }
 
@@ -394,15 +381,14 @@ impl Machine {
         recall: &dyn StepLookup,
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
-        let VisitEnd { outcome, note, objects, .. } = end;
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let LanePhase::Visiting(dispatch) = &lane.phase else { return Err(no_lane(path).into()) };
+        let VisitEnd { outcome, mut note, objects, .. } = end;
+        let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let answered = match outcome {
             Ok(answered) => answered,
             Err(fault) => self.reserved(path, &dispatch.role, fault)?,
         };
         let start = self.definition.start;
-        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.phase else { return Err(no_lane(path).into()) };
+        let dispatch = self.visiting_mut(path)?;
         // Nothing else needs them: the visit ends with this step.
         let (edge, mut observations) = (std::mem::take(&mut dispatch.edge), std::mem::take(&mut dispatch.observations));
         observations.extend(answered.observations);
@@ -420,7 +406,6 @@ impl Machine {
             transcript: answered.transcript,
         };
         let (digest, bytes) = Digest::of(Kind::Step, &step).map_err(|error| no_form(&error))?;
-        let mut note = note;
         let added = self.add(path, digest, &step, &mut note)?;
         let (prev, transcript) = (step.prev.clone(), step.transcript);
         let episode = Arc::new(episode(self.seq, step, answered.body, note.opened_by.clone()));
@@ -495,10 +480,7 @@ impl Machine {
         while let Some(lane) = open.pop() {
             let is_kept = |(path, row): &(LanePath, LaneState)| row.frontier.is_some() && !closed.contains(path);
             rows.extend(lane.row()?.filter(is_kept));
-            let fan = match &lane.phase {
-                LanePhase::Fanned(fan) => Some(&**fan),
-                _ => lane.joining(),
-            };
+            let fan = lane.stored_fan();
             open.extend(fan.iter().flat_map(|fan| fan.lanes.values()));
             lists.extend(fan.filter(|fan| fan.out.each.is_some()).map(|fan| (fan.opened_by(), Arc::clone(&fan.list))));
         }
@@ -570,16 +552,12 @@ impl Machine {
         self.pending.ending = Some(Ending { outcome, reason, result: Arc::new(result), at_ms: 0 });
     }
 
-    /// Commits an end or pending changes, without a step.
-    pub(super) fn commit_row(&mut self, ending: Option<Ending>, out: &mut Vec<Action>) -> Result<(), Halt> {
-        if self.is_replaying {
-            self.ending = ending;
-            return Ok(());
-        }
+    /// Commits the end of the thread, without a step.
+    fn commit_end(&mut self, ending: Ending, out: &mut Vec<Action>) -> Result<(), Halt> {
         self.version += 1;
-        self.ending.clone_from(&ending);
-        let commit = Commit { checkpoint: self.checkpoint()?, ending: ending.clone(), ..self.commit_of_row() };
-        self.unsynced.push_back((self.version, ending.map(Action::Finish).into_iter().collect()));
+        self.ending = Some(ending.clone());
+        let commit = Commit { checkpoint: self.checkpoint()?, ending: Some(ending.clone()), ..self.commit_of_row() };
+        self.unsynced.push_back((self.version, vec![Action::Finish(ending)]));
         out.push(Action::Commit(Box::new(commit)));
         Ok(())
     }
@@ -598,14 +576,6 @@ impl Machine {
             let Some((_, actions)) = self.unsynced.pop_front() else { return };
             out.extend(actions);
         }
-    }
-
-    pub(super) fn cancel(&mut self, at_ms: u64, out: &mut Vec<Action>) {
-        if self.ending.is_some() {
-            return;
-        }
-        let committed = self.commit_row(Some(Ending::cancelled(at_ms)), out);
-        out.extend(committed.err().map(|halt| Action::Stop(self.halted(halt))));
     }
 }
 
@@ -632,27 +602,11 @@ pub(super) struct Added {
     pub(super) joins: Option<Joins>,
 }
 
-pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispatch)>) {
-    match &lane.phase {
-        LanePhase::Visiting(dispatch) => found.push((lane.path.clone(), dispatch)),
-        LanePhase::Fanned(fan) => fan.lanes.values().for_each(|lane| visiting(lane, found)),
-        _ => {}
-    }
-}
-
-pub(super) fn lanes<'l>(lane: &'l Lane, found: &mut Vec<&'l Lane>) {
+fn lanes<'l>(lane: &'l Lane, found: &mut Vec<&'l Lane>) {
     found.push(lane);
-    if let LanePhase::Fanned(fan) = &lane.phase {
+    if let Some(fan) = lane.fan() {
         fan.lanes.values().for_each(|lane| lanes(lane, found));
     }
-}
-
-/// Every lane with the number of its last step.
-pub(super) fn every_lane(lane: &Lane, found: &mut Vec<(u64, LanePath)>) {
-    if let LanePhase::Fanned(fan) = &lane.phase {
-        fan.lanes.values().for_each(|lane| every_lane(lane, found));
-    }
-    found.push((lane.last.as_ref().map_or(0, |last| last.seq), lane.path.clone()));
 }
 
 pub(super) fn lost(path: &LanePath, role: &RoleName, note: &Note, effect_unknown: Option<String>) -> CancelledLane {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 impl Machine {
     /// Whether no lane is open, so that the thread can move to another definition.
     pub fn can_rebind(&self) -> bool {
-        self.trunk.last.is_some() && !matches!(self.trunk.phase, LanePhase::Fanned(_))
+        self.trunk.last.is_some() && self.trunk.fan().is_none()
     }
 
     /// Remembers every visit of these roles, because a later definition reads them.
