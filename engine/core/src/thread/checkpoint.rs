@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::budget::{Amount, Spent};
 use super::fan::Fan;
-use super::lane::{EdgeCount, Item, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleVisits};
+use super::lane::{EdgeCount, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleVisits};
 use super::lanes::reads_branches;
 use super::machine::Machine;
 use super::message::{Definition, InFlight, LaneState};
@@ -235,19 +235,7 @@ impl Machine {
     fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
         let around = self.lane(parent)?;
         let fan = around.fan().filter(|fan| fan.opened_by() == state.opened_by)?;
-        let item = Item {
-            name: fan.out.each.as_ref().map(|each| each.name.clone()),
-            list: Arc::clone(&fan.list),
-            index: state.index,
-            outer: around.item.clone(),
-        };
-        Some(Lane {
-            path: path.clone(),
-            opened_by: around.opened_by.iter().copied().chain([fan.opened_by()]).collect(),
-            base: Arc::clone(&fan.base),
-            item: Some(Arc::new(item)),
-            ..Lane::trunk()
-        })
+        Some(around.child(fan, path.clone(), state.index))
     }
 }
 
@@ -312,19 +300,8 @@ impl Restoring<'_> {
             Value::List(items) => items.len(),
             _ => out.branches.len(),
         };
-        Ok(Some(Fan {
-            edge,
-            out,
-            source: lane.last.clone(),
-            list,
-            base: lane.views(),
-            to_open: (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
-            lanes: BTreeMap::new(),
-            then: None,
-            lost: Vec::new(),
-            open: 0,
-            arrived: 0,
-        }))
+        let to_open = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
+        Ok(Some(Fan::new(edge, out, lane, list, to_open)))
     }
 }
 

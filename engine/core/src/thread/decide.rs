@@ -12,14 +12,14 @@ use rondo_protocol::workflow::{FailedLanes, types};
 
 use super::fan::Fan;
 use super::form::{self, OpenForm};
-use super::lane::{Lane, LaneError, LanePhase};
+use super::lane::{LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
 use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Machine {
@@ -30,16 +30,14 @@ impl Machine {
         context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let chosen = route::choose(&graph, lane, &Self::scope(lane, context)?)?;
+        let scope = LaneScope::after_last_step(context, lane)?;
+        let chosen = route::choose(&self.definition.graph, &scope)?;
         let Some(edge) = chosen else { return self.unrouted(path, context, after) };
+        let taken = self.take(&edge, &scope);
         self.chosen.push(edge.id);
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let next = self.take(lane, &edge, &Self::scope(lane, context)?)?;
-        let TakenEdge { say, next } = next;
+        let (said, next) = taken?;
         let target = |role: &RoleName, lane: &LanePath| Target { role: role.clone(), lane: lane.clone() };
-        let said = say.map(|text| Followed::Said { text });
         match next {
             Next::Visit(dispatch) => {
                 after.edge(vec![target(&dispatch.role, path)], said);
@@ -48,8 +46,7 @@ impl Machine {
             Next::Arrive(join) => {
                 let parent = path.parent().ok_or_else(|| no_lane(path))?;
                 after.edge(vec![target(&join, &parent)], said);
-                self.end_lane(path, LanePhase::Arrived(edge), after)?;
-                self.look_at_fan_after(&parent, path, context, after)
+                self.end_lane(path, LanePhase::Arrived(edge), context, after)
             }
             Next::End { result } => {
                 after.edge(Vec::new(), said);
@@ -58,29 +55,16 @@ impl Machine {
             }
             Next::Fail { reason, result } => {
                 after.edge(Vec::new(), said);
-                let Some(parent) = path.parent() else {
+                if path.is_trunk() {
                     self.over(&edge.part, Outcome::Failed, reason, result);
                     return Ok(());
-                };
+                }
                 let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
-                self.end_lane(path, LanePhase::Failed(error), after)?;
-                self.look_at_fan_after(&parent, path, context, after)
+                self.end_lane(path, LanePhase::Failed(error), context, after)
             }
             Next::Fan { out, list, open } => {
-                let source = lane.last.clone();
-                let fan = Fan {
-                    edge: Arc::clone(&edge),
-                    out: Arc::clone(&out),
-                    source,
-                    list: Arc::clone(&list),
-                    base: lane.views(),
-                    to_open: open,
-                    lanes: BTreeMap::new(),
-                    then: None,
-                    lost: Vec::new(),
-                    open: 0,
-                    arrived: 0,
-                };
+                let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+                let fan = Fan::new(edge, Arc::clone(&out), lane, Arc::clone(&list), open);
                 // It may have no lanes, or fewer than it needs.
                 let then = fan.decided().filter(|then| self.decides(then));
                 let to = fan.to_open.iter().filter(|_| then.is_none());
@@ -97,44 +81,33 @@ impl Machine {
                 self.complete_if_ended(path, context, after)
             }
             Next::TooManyLanes(fault) => {
+                let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
                 let source = lane.last.as_ref().ok_or_else(|| fault.clone())?;
-                if route::routed(&graph, &source.role, &fault).is_none() && !self.absorbs(path) {
-                    return Err(fault.into());
-                }
                 let answered = self.reserved(path, &source.role, fault)?;
+                let (from, status) = (source.role.to_string(), Some(source.status.clone()));
+                let taken = EdgeTaken { from, status, ..EdgeTaken::default() };
+                let (part, prev) = (Arc::clone(&edge.part), vec![source.digest]);
                 let dispatch = Dispatch {
-                    role: source.role.clone(),
-                    edge: EdgeTaken {
-                        files: Vec::new(),
-                        from: source.role.to_string(),
-                        prompt: String::new(),
-                        status: Some(source.status.clone()),
-                    },
-                    part: Arc::clone(&edge.part),
-                    task: Task::Model,
-                    prev: vec![source.digest],
-                    bounded: None,
-                    observations: Vec::new(),
-                    joins: None,
                     given: Some(Box::new(answered)),
-                    compacting: Compacting::IfTooLong,
+                    ..Dispatch::new(source.role.clone(), taken, part, Task::Model, prev)
                 };
                 self.dispatch(path, dispatch, after)
             }
         }
     }
 
-    pub(super) fn scope<'a>(lane: &'a Lane, context: DecisionInput<'a>) -> Result<LaneScope<'a>, Undecided> {
-        let scope = LaneScope::new(context, lane, lane.last.as_ref().map(|last| last.step))?;
-        Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
-    }
-
-    /// The consequences of taking `edge`.
-    pub(super) fn take(&self, lane: &Lane, edge: &Edge, scope: &LaneScope<'_>) -> Result<TakenEdge, Undecided> {
-        let graph = &self.definition.graph;
-        let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
+    /// What is said when `edge` is taken, and the consequences.
+    fn take(&self, edge: &Edge, scope: &LaneScope<'_>) -> Result<(Option<Followed>, Next), Undecided> {
+        let from = scope.lane().last.as_ref().map_or("start", |last| last.role.as_str());
         let speaking = EdgeTexts { scope, from, part: &edge.part };
         let say = edge.say.as_ref().map(|say| speaking.text("say", say)).transpose()?;
+        Ok((say.map(|text| Followed::Said { text }), self.next(edge, &speaking)?))
+    }
+
+    fn next(&self, edge: &Edge, speaking: &EdgeTexts<'_>) -> Result<Next, Undecided> {
+        let graph = &self.definition.graph;
+        let EdgeTexts { scope, from, .. } = *speaking;
+        let lane = scope.lane();
         let in_part = |name: &str| key(&edge.part, name);
         let role = match &edge.to {
             To::Role(role) => role.clone(),
@@ -148,15 +121,15 @@ impl Machine {
                     (None, Some(of_workflow)) => speaking.value("result", of_workflow)?,
                     (None, None) => last_said(scope),
                 };
-                return Ok(TakenEdge { say, next: Next::End { result } });
+                return Ok(Next::End { result });
             }
             To::Fail => {
                 let reason = edge.reason.as_ref().map(|reason| speaking.text("reason", reason)).transpose()?;
                 let result = edge.result.as_ref();
                 let result = result.map_or(Ok(Value::Null), |own| speaking.value(&in_part("result"), own))?;
-                return Ok(TakenEdge { say, next: Next::Fail { reason, result } });
+                return Ok(Next::Fail { reason, result });
             }
-            To::Fan(out) => return Ok(TakenEdge { say, next: Self::fan_out(lane, edge, out, scope)? }),
+            To::Fan(out) => return speaking.fan_out(out),
         };
         if let Some(parent) = lane.path.parent()
             && self.fan(&parent).is_some_and(|fan| fan.out.join.to == role)
@@ -165,7 +138,7 @@ impl Machine {
             if !edge.prompt.is_empty() {
                 speaking.text("prompt", &edge.prompt)?;
             }
-            return Ok(TakenEdge { say, next: Next::Arrive(role) });
+            return Ok(Next::Arrive(role));
         }
         let taken = EdgeTaken {
             files: attached(&self.definition.input, &edge.attach),
@@ -174,19 +147,12 @@ impl Machine {
             status: lane.last.as_ref().map(|last| last.status.clone()),
         };
         let task = speaking.task(graph, &role)?;
+        let prev = lane.last.iter().map(|last| last.digest).collect();
         let dispatch = Dispatch {
-            role,
-            edge: taken,
-            part: Arc::clone(&edge.part),
-            task,
-            prev: lane.last.iter().map(|last| last.digest).collect(),
             bounded: route::bounded(edge),
-            observations: Vec::new(),
-            joins: None,
-            given: None,
-            compacting: Compacting::IfTooLong,
+            ..Dispatch::new(role, taken, Arc::clone(&edge.part), task, prev)
         };
-        Ok(TakenEdge { say, next: Next::Visit(Box::new(dispatch)) })
+        Ok(Next::Visit(Box::new(dispatch)))
     }
 
     /// Starts the visit of a role, unless a limit is reached.
@@ -283,48 +249,41 @@ impl Machine {
         let limits = &self.definition.limits;
         let own = self.limits_of(role);
         #[expect(clippy::cast_precision_loss, reason = "limits are far below what a float cannot hold")]
-        let thread = |key: &'static str, reached: u64, what: String| {
-            let limit = ReachedLimit { key, role: None, is_of_thread: true, needed: reached.saturating_add(1) as f64 };
-            Some(Fault::of_limit(Code::ThreadLimit, limit, format!("the thread reached its limit of {what}")))
+        let reached = |code, key: &'static str, role: Option<&RoleName>, used: u64, what: String| {
+            let needed = used.saturating_add(1) as f64;
+            let who = role.map_or_else(|| "the thread".to_owned(), |role| format!("the role {role}"));
+            let limit = ReachedLimit { key, role: role.cloned(), is_of_thread: true, needed };
+            Some(Fault::of_limit(code, limit, format!("{who} reached its limit of {what}")))
         };
         let steps = self.seq.saturating_add(self.clock.working).saturating_add(self.clock.waiting);
         if steps >= limits.steps {
-            return thread("steps", steps, format!("{} steps", limits.steps));
+            return reached(Code::ThreadLimit, "steps", None, steps, format!("{} steps", limits.steps));
         }
         let visits = limits.visits.into_iter().chain(own.visits).min();
         if let Some(most) = visits.filter(|most| self.lane(path).is_some_and(|lane| lane.visits(role) >= *most)) {
-            #[expect(clippy::cast_precision_loss, reason = "limits are far below what a float cannot hold")]
-            let needed = most.saturating_add(1) as f64;
-            let limit = ReachedLimit { key: "visits", role: Some(role.clone()), is_of_thread: true, needed };
-            let message = format!("the role {role} reached its limit of {most} visits");
-            return Some(Fault::of_limit(Code::VisitLimit, limit, message));
+            return reached(Code::VisitLimit, "visits", Some(role), most, format!("{most} visits"));
         }
         if let Some(most) = limits.wall_time_ms.filter(|most| self.clock.active_ms >= *most) {
-            return thread("wall_time", self.clock.active_ms, format!("{most} ms wall time"));
+            let what = format!("{most} ms wall time");
+            return reached(Code::ThreadLimit, "wall_time", None, self.clock.active_ms, what);
         }
         self.budget.broken(role, None, limits, &own)
     }
 
     /// Handles a last step whose status has no edge: a fault that the lane's fan-out tolerates.
-    pub(super) fn unrouted(
-        &mut self,
-        path: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    fn unrouted(&mut self, path: &LanePath, context: DecisionInput<'_>, after: &mut Consequences) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
         let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
             .iter()
             .any(|kind| kind.status() == last.status.as_str());
-        let (Some(parent), true) = (path.parent(), is_reserved) else {
+        if path.is_trunk() || !is_reserved {
             return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
-        };
+        }
         let output = context.episode(last.step)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
-        self.end_lane(path, LanePhase::Failed(error), after)?;
-        self.look_at_fan_after(&parent, path, context, after)
+        self.end_lane(path, LanePhase::Failed(error), context, after)
     }
 
     /// The step for a fault that the graph routes, or that the lane's fan-out tolerates.
@@ -339,18 +298,12 @@ impl Machine {
             FaultKind::Limit => Observation::Limit { code: code.clone() },
             FaultKind::Timeout => Observation::Timeout { code: code.clone() },
         };
-        Ok(Answered {
-            status,
-            output: LaneError { code, message: fault.message }.to_value(),
-            answer: String::new(),
-            body: String::new(),
-            transcript: None,
-            observations: vec![observation],
-        })
+        let output = LaneError { code, message: fault.message }.to_value();
+        Ok(Answered { observations: vec![observation], ..Answered::uncalled(status, output) })
     }
 
     /// Whether the enclosing fan-outs continue when a lane fails with an unrouted fault.
-    pub(super) fn absorbs(&self, path: &LanePath) -> bool {
+    fn absorbs(&self, path: &LanePath) -> bool {
         let Some(parent) = path.parent() else { return false };
         let Some(fan) = self.fan(&parent) else { return false };
         if fan.out.join.failed != FailedLanes::Fail {
@@ -398,11 +351,6 @@ pub(super) fn attached(input: &Value, names: &[FieldName]) -> Vec<FileRef> {
     names.iter().filter_map(|name| input.get(name.as_str())).flat_map(types::files_of).collect()
 }
 
-pub(super) struct TakenEdge {
-    pub(super) say: Option<String>,
-    pub(super) next: Next,
-}
-
 pub(super) enum Next {
     Visit(Box<Dispatch>),
     Arrive(RoleName),
@@ -413,7 +361,7 @@ pub(super) enum Next {
 }
 
 /// The result of a workflow that declares none.
-pub(super) fn last_said(scope: &LaneScope<'_>) -> Value {
+fn last_said(scope: &LaneScope<'_>) -> Value {
     scope.last().map_or(Value::Null, |last| {
         Value::from_iter([
             ("status", Value::from(last.status.as_str())),

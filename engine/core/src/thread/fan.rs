@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{CancelledLane, Observation, Step};
+use rondo_protocol::object::{CancelledLane, EdgeTaken, Observation, Step};
+use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 use rondo_protocol::workflow::{FailedLanes, Need};
 use rondo_protocol::{Digest, Value};
 
 use super::lane::{Lane, LaneError, LanePhase, Last, VisibleRoles};
 use super::lanes::last_visit;
-use super::route::{EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
+use super::route::{self, Dispatch, EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
 use super::scope::{DecisionInput, LaneScope};
+use super::task::Task;
 use crate::graph::{Edge, FanOut};
 
 /// The code of a fan-out that fails because it has too few lanes.
@@ -61,6 +63,23 @@ pub enum FanOutcome {
 }
 
 impl Fan {
+    /// The fan-out of an edge that a lane took after its last step.
+    pub fn new(edge: Arc<Edge>, out: Arc<FanOut>, lane: &Lane, list: Arc<Value>, to_open: BTreeSet<u32>) -> Self {
+        Self {
+            edge,
+            out,
+            source: lane.last.clone(),
+            list,
+            base: lane.views(),
+            to_open,
+            lanes: BTreeMap::new(),
+            then: None,
+            lost: Vec::new(),
+            open: 0,
+            arrived: 0,
+        }
+    }
+
     /// The step that opened it; 0 means `start`.
     pub fn opened_by(&self) -> u64 {
         self.source.as_ref().map_or(0, |last| last.seq)
@@ -187,18 +206,26 @@ impl Fan {
         (self.to_open.is_empty() || self.then.is_some()) && self.open == 0
     }
 
-    /// The last steps of all lanes in declared order; if there are none, the step that the fan-out left.
-    pub fn last_steps(&self) -> Vec<Digest> {
-        let last: Vec<Digest> = self.lanes.values().filter_map(|lane| Some(lane.last.as_ref()?.digest)).collect();
-        if last.is_empty() { self.source.iter().map(|last| last.digest).collect() } else { last }
-    }
-
-    /// The arrived and the cancelled lanes, each in declared order.
-    pub fn arrived_and_cancelled(&self) -> (Vec<LanePath>, Vec<LanePath>) {
+    /// The visit that ends it: of its join role, or of its source role after it failed.
+    pub fn ending_visit(&self, role: RoleName, edge: EdgeTaken, task: Task) -> Dispatch {
         let of = |is: fn(&LanePhase) -> bool| {
             self.lanes.values().filter(|lane| is(&lane.phase)).map(|lane| lane.path.clone()).collect()
         };
-        (of(|phase| matches!(phase, LanePhase::Arrived(_))), of(|phase| matches!(phase, LanePhase::Cancelled)))
+        let arrived = of(|phase| matches!(phase, LanePhase::Arrived(_)));
+        let cancelled = of(|phase| matches!(phase, LanePhase::Cancelled));
+        let part = Arc::from(key(&self.edge.part, "join"));
+        Dispatch {
+            bounded: route::bounded(&self.edge),
+            observations: vec![Observation::Join { arrived, cancelled }],
+            joins: Some(self.joins()),
+            ..Dispatch::new(role, edge, part, task, self.last_steps())
+        }
+    }
+
+    /// The last steps of all lanes in declared order; if there are none, the step that the fan-out left.
+    fn last_steps(&self) -> Vec<Digest> {
+        let last: Vec<Digest> = self.lanes.values().filter_map(|lane| Some(lane.last.as_ref()?.digest)).collect();
+        if last.is_empty() { self.source.iter().map(|last| last.digest).collect() } else { last }
     }
 
     /// What was seen in all lanes, in declared order.
@@ -213,7 +240,7 @@ impl Fan {
     }
 
     /// Every lane that may have a row, including nested ones.
-    pub fn paths(&self) -> Vec<LanePath> {
+    fn paths(&self) -> Vec<LanePath> {
         let mut paths = Vec::new();
         for lane in self.lanes.values() {
             paths.push(lane.path.clone());
@@ -225,7 +252,7 @@ impl Fan {
     }
 
     /// The lanes that a step ends when it ends this fan-out.
-    pub fn joins(&self) -> Joins {
+    fn joins(&self) -> Joins {
         let cancelled = self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Cancelled));
         Joins {
             opened_by: self.opened_by(),
@@ -240,8 +267,7 @@ impl Fan {
         if edge.prompt.is_empty() {
             return Ok(context.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
         }
-        let scope = LaneScope::new(context, lane, Some(last.step))?;
-        let scope = scope.with_branches(lane.joined.as_deref().map(Fan::branches));
+        let scope = LaneScope::after_last_step(context, lane)?;
         EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
 

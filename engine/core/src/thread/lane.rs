@@ -202,6 +202,26 @@ impl Lane {
         }
     }
 
+    /// A lane without a past that `fan`, which is open in this one, opens at a position.
+    #[must_use]
+    pub fn child(&self, fan: &Fan, path: LanePath, index: u32) -> Self {
+        let item = Item {
+            name: fan.out.each.as_ref().map(|each| each.name.clone()),
+            list: Arc::clone(&fan.list),
+            index,
+            outer: self.item.clone(),
+        };
+        let and_by_fan = |opened_by: &[u64]| opened_by.iter().copied().chain([fan.opened_by()]).collect();
+        Self {
+            path,
+            opened_by: and_by_fan(&self.opened_by),
+            first_opened_by: and_by_fan(&self.first_opened_by),
+            base: Arc::clone(&fan.base),
+            item: Some(Arc::new(item)),
+            ..Self::trunk()
+        }
+    }
+
     /// The number of visits of a role in this lane.
     pub fn visits(&self, role: &RoleName) -> u64 {
         self.own.get(role).map_or(0, |own| own.visits)

@@ -6,56 +6,45 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{self, LaneEnd, Outcome};
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
-use rondo_protocol::workflow::source_map::key;
-use rondo_protocol::workflow::{self};
+use rondo_protocol::workflow::{self, source_map::key};
 
 use super::decide::{Consequences, Next, attached};
-use super::fan::{Fan, FanOutcome};
-use super::lane::{Item, Lane, LaneError, LanePhase};
+use super::fan::FanOutcome;
+use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
-use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
+use super::route::{Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
-use crate::graph::{Edge, FanOut, Graph};
+use crate::graph::{FanOut, Graph};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-impl Machine {
-    /// The lanes of a fan-out.
-    pub(super) fn fan_out(
-        lane: &Lane,
-        edge: &Edge,
-        out: &Arc<FanOut>,
-        scope: &LaneScope<'_>,
-    ) -> Result<Next, Undecided> {
-        let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
-        let (list, count) = match &out.each {
-            None => (Arc::default(), out.branches.len()),
-            Some(each) => {
-                let speaking = EdgeTexts { scope, from, part: &edge.part };
-                let value = speaking.list(&each.over)?;
-                let count = length(&value);
-                (Arc::new(value), count)
-            }
-        };
+impl EdgeTexts<'_> {
+    /// The lanes of a fan-out of the edge.
+    pub(super) fn fan_out(&self, out: &Arc<FanOut>) -> Result<Next, Undecided> {
+        let items = out.each.as_ref().map(|each| self.list(&each.over)).transpose()?;
+        let count = items.as_ref().map_or(out.branches.len(), Vec::len);
         let most = workflow::FanOut::MAX_LANES;
         if count > most {
-            let message = format!("the fan-out from {from} would have {count} lanes, and may have {most}");
+            let message = format!("the fan-out from {} would have {count} lanes, and may have {most}", self.from);
             return Ok(Next::TooManyLanes(Fault::new(Code::ThreadLimit, FaultClass::Limit, message)));
         }
-        let all = 0..u32::try_from(count).unwrap_or(u32::MAX);
-        let mut open = BTreeSet::new();
-        for index in all {
-            let branch = if out.each.is_some() { None } else { out.branches.get(open_at(index)) };
-            let speaking = EdgeTexts { scope, from, part: branch.map_or(&*edge.part, |branch| &*branch.part) };
-            if speaking.holds(branch.and_then(|branch| branch.when.as_ref()))? {
-                open.insert(index);
+        let mut open: BTreeSet<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
+        if items.is_none() {
+            for (index, branch) in (0..).zip(&out.branches) {
+                let speaking = EdgeTexts { part: &branch.part, ..*self };
+                if !speaking.holds(branch.when.as_ref())? {
+                    open.remove(&index);
+                }
             }
         }
+        let list = items.map_or_else(Arc::default, |items| Arc::new(Value::List(items)));
         Ok(Next::Fan { out: Arc::clone(out), list, open })
     }
+}
 
+impl Machine {
     /// Opens as many lanes as `parallel` allows.
     pub(super) fn open_lanes(
         &mut self,
@@ -98,69 +87,57 @@ impl Machine {
         context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let graph = Arc::clone(&self.definition.graph);
+        let graph = &self.definition.graph;
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
-        let LanePhase::Fanned(fan) = &around.phase else { return Err(no_lane(parent).into()) };
-        let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
-        let path = parent.child(&role, index);
-        let past = if around.fanned.contains(&role) { context.recall.past(&path)? } else { None };
-        // The lanes opened in its earlier rounds are not stored.
-        let fanned = if past.is_some() { first_roles(&graph) } else { BTreeSet::new() };
-        let past = past.unwrap_or_default();
-        let opened_by: Vec<u64> = around.opened_by.iter().copied().chain([fan.opened_by()]).collect();
-        let first_opened_by = if past.first_opened_by.is_empty() {
-            around.first_opened_by.iter().copied().chain([fan.opened_by()]).collect()
-        } else {
-            past.first_opened_by
-        };
-        let item = Item {
-            name: fan.out.each.as_ref().map(|each| each.name.clone()),
-            list: Arc::clone(&fan.list),
-            index,
-            outer: around.item.clone(),
-        };
-        let lane = Lane {
-            path: path.clone(),
-            opened_by,
-            first_opened_by,
-            own: past.own,
-            taken: past.taken,
-            fanned,
-            base: Arc::clone(&fan.base),
-            item: Some(Arc::new(item)),
-            ..Lane::trunk()
-        };
+        let fan = around.fan().ok_or_else(|| no_lane(parent))?;
         let branch = fan.branch(index).ok_or_else(|| no_lane(parent))?;
-        let source = fan.source.as_ref();
-        let scope = LaneScope::new(context, &lane, source.map(|last| last.step))?;
-        let scope = scope.with_branches(around.joined.as_deref().map(Fan::branches));
+        let role = branch.to.clone();
+        let path = parent.child(&role, index);
+        let mut lane = around.child(fan, path.clone(), index);
+        if around.fanned.contains(&role)
+            && let Some(past) = context.recall.past(&path)?
+        {
+            // The lanes opened in its earlier rounds are not stored.
+            lane.fanned = first_roles(graph);
+            (lane.own, lane.taken) = (past.own, past.taken);
+            if !past.first_opened_by.is_empty() {
+                lane.first_opened_by = past.first_opened_by;
+            }
+        }
+        let scope = LaneScope::new(context, &lane, fan.source.as_ref(), around.joined.as_deref())?;
         let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &branch.part };
-        let dispatch = Dispatch {
-            edge: EdgeTaken {
-                files: attached(&self.definition.input, &branch.attach),
-                from: fan.from().to_owned(),
-                prompt: speaking.text("prompt", &branch.prompt)?,
-                status: fan.status(),
-            },
-            part: Arc::clone(&branch.part),
-            task: speaking.task(&graph, &role)?,
-            prev: source.iter().map(|last| last.digest).collect(),
-            bounded: None,
-            observations: Vec::new(),
-            joins: None,
-            given: None,
-            compacting: Compacting::IfTooLong,
-            role: role.clone(),
+        let edge = EdgeTaken {
+            files: attached(&self.definition.input, &branch.attach),
+            from: fan.from().to_owned(),
+            prompt: speaking.text("prompt", &branch.prompt)?,
+            status: fan.status(),
         };
-        drop(scope);
+        let task = speaking.task(graph, &role)?;
+        let prev = fan.source.iter().map(|last| last.digest).collect();
+        let dispatch = Dispatch::new(role, edge, Arc::clone(&branch.part), task, prev);
         self.fan_mut(parent)?.add(index, lane);
         self.dispatch(&path, dispatch, after)
     }
 
-    pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, after: &mut Consequences) -> Result<(), Halt> {
+    /// Ends a lane, and decides what follows for the fan-out that opened it.
+    pub(super) fn end_lane(
+        &mut self,
+        path: &LanePath,
+        how: LanePhase,
+        context: DecisionInput<'_>,
+        after: &mut Consequences,
+    ) -> Result<(), Halt> {
+        let parent = path.parent().ok_or_else(|| no_lane(path))?;
         self.close_lane(path, how)?;
         after.notices.extend(self.lane(path).and_then(lane_ended));
-        Ok(())
+        let fan = self.fan_mut(&parent)?;
+        if fan.then.is_none() {
+            let then = fan.follows(path.last_index().unwrap_or(0));
+            let then = then.filter(|then| self.decides(then));
+            self.follow_with(&parent, then, after)?;
+        }
+        self.open_lanes(&parent, context, after)?;
+        self.complete_if_ended(&parent, context, after)
     }
 
     pub(super) fn close_lane(&mut self, path: &LanePath, how: LanePhase) -> Result<(), Halt> {
@@ -191,23 +168,6 @@ impl Machine {
             }
             parent = parent.parent().ok_or_else(|| no_lane(path))?;
         }
-    }
-
-    pub(super) fn look_at_fan_after(
-        &mut self,
-        parent: &LanePath,
-        ended: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
-        let fan = self.fan_mut(parent)?;
-        if fan.then.is_none() {
-            let then = fan.follows(ended.last_index().unwrap_or(0));
-            let then = then.filter(|then| self.decides(then));
-            self.follow_with(parent, then, after)?;
-        }
-        self.open_lanes(parent, context, after)?;
-        self.complete_if_ended(parent, context, after)
     }
 
     /// Whether an outcome is decided here. That a need cannot be met any more is not while steps are replayed: an earlier
@@ -270,11 +230,7 @@ impl Machine {
         context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let lane = self.lane_mut(path)?;
-        let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) else {
-            return Err(no_lane(path).into());
-        };
-        lane.joined = Some(fan);
+        self.lane_mut(path)?.end(LanePhase::Deciding);
         let joining = self.joining(path, context);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
         if done.is_err() {
@@ -287,36 +243,21 @@ impl Machine {
 
     /// The visit of a join role.
     pub(super) fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Result<Dispatch, Halt> {
-        let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself sees its lanes' steps only after the step of the join role.
         let mut joined = Lane { joined: None, ..lane.clone() };
         joined.see_lanes(fan);
-        let scope = LaneScope::new(context, &joined, fan.source.as_ref().map(|last| last.step))?;
-        let scope = scope.with_branches(Some(fan.branches()));
+        let scope = LaneScope::new(context, &joined, fan.source.as_ref(), Some(fan))?;
         let join = &fan.out.join;
-        let part = key(&fan.edge.part, "join");
-        let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &part };
+        let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &key(&fan.edge.part, "join") };
         let prompt = match &join.prompt {
             Some(prompt) => speaking.text("prompt", prompt)?,
             None => fan.parts(context)?,
         };
-        let (arrived, cancelled) = fan.arrived_and_cancelled();
-        let dispatch = Dispatch {
-            role: join.to.clone(),
-            edge: EdgeTaken { files: Vec::new(), from: fan.from().to_owned(), prompt, status: fan.status() },
-            task: speaking.task(&graph, &join.to)?,
-            part: Arc::from(part.as_str()),
-            prev: fan.last_steps(),
-            bounded: route::bounded(&fan.edge),
-            observations: vec![Observation::Join { arrived, cancelled }],
-            joins: Some(fan.joins()),
-            given: None,
-            compacting: Compacting::IfTooLong,
-        };
-        drop(scope);
-        Ok(dispatch)
+        let edge = EdgeTaken { files: Vec::new(), from: fan.from().to_owned(), prompt, status: fan.status() };
+        let task = speaking.task(&self.definition.graph, &join.to)?;
+        Ok(fan.ending_visit(join.to.clone(), edge, task))
     }
 
     /// Fails a fan-out after its lanes have ended, with the error of the failed lane at a position, if it is one's: the
@@ -328,62 +269,28 @@ impl Machine {
         context: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let LanePhase::Fanned(fan) = &lane.phase else { return Err(no_lane(path).into()) };
+        let fan = self.fan(path).ok_or_else(|| no_lane(path))?;
         let (from, status) = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
             Some(last) => (last.role.to_string(), Some(last.status.clone())),
             None => (fan.from().to_owned(), fan.status()),
         };
-        let edge = EdgeTaken { files: Vec::new(), from, prompt: String::new(), status };
+        let edge = EdgeTaken { from, status, ..EdgeTaken::default() };
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
-            return match path.parent() {
-                None => {
-                    let part = Arc::clone(&fan.edge.part);
-                    self.over(&part, Outcome::Failed, Some(error.message), Value::Null);
-                    Ok(())
-                }
-                Some(parent) => {
-                    self.end_lane(path, LanePhase::Failed(error), after)?;
-                    self.look_at_fan_after(&parent, path, context, after)
-                }
-            };
+            if !path.is_trunk() {
+                return self.end_lane(path, LanePhase::Failed(error), context, after);
+            }
+            let part = Arc::clone(&fan.edge.part);
+            self.over(&part, Outcome::Failed, Some(error.message), Value::Null);
+            return Ok(());
         };
-        let (arrived, cancelled) = fan.arrived_and_cancelled();
-        let dispatch = Dispatch {
-            role: source.role.clone(),
-            edge,
-            part: Arc::from(key(&fan.edge.part, "join")),
-            task: Task::Model,
-            prev: fan.last_steps(),
-            bounded: route::bounded(&fan.edge),
-            observations: vec![Observation::Join { arrived, cancelled }],
-            compacting: Compacting::IfTooLong,
-            joins: Some(fan.joins()),
-            given: Some(Box::new(Answered {
-                status,
-                output: error.to_value(),
-                answer: String::new(),
-                body: String::new(),
-                transcript: None,
-                observations: vec![Observation::Error { code: error.code.clone() }],
-            })),
+        let answered = Answered {
+            observations: vec![Observation::Error { code: error.code.clone() }],
+            ..Answered::uncalled(status, error.to_value())
         };
-        let lane = self.lane_mut(path)?;
-        if let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
-            lane.joined = Some(fan);
-        }
+        let dispatch =
+            Dispatch { given: Some(Box::new(answered)), ..fan.ending_visit(source.role.clone(), edge, Task::Model) };
+        self.lane_mut(path)?.end(LanePhase::Deciding);
         self.dispatch(path, dispatch, after)
-    }
-}
-
-pub(super) fn open_at(index: u32) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
-}
-
-pub(super) fn length(list: &Value) -> usize {
-    match list {
-        Value::List(items) => items.len(),
-        _ => 0,
     }
 }
 

@@ -163,6 +163,13 @@ pub struct Answered {
     pub observations: Vec<Observation>,
 }
 
+impl Answered {
+    /// An answer that no call gave, so that it has no text.
+    pub(super) fn uncalled(status: Status, output: Value) -> Self {
+        Self { status, output, answer: String::new(), body: String::new(), transcript: None, observations: Vec::new() }
+    }
+}
+
 /// The contents of one commit.
 #[derive(Debug, Clone)]
 pub struct Commit {

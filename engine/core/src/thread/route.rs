@@ -47,11 +47,28 @@ pub struct Dispatch {
     pub compacting: Compacting,
 }
 
+impl Dispatch {
+    /// The visit of a role by an edge of `part`, after the steps `prev`.
+    pub(super) fn new(role: RoleName, edge: EdgeTaken, part: Arc<str>, task: Task, prev: Vec<Digest>) -> Self {
+        Self {
+            role,
+            edge,
+            part,
+            task,
+            prev,
+            bounded: None,
+            observations: Vec::new(),
+            joins: None,
+            given: None,
+            compacting: Compacting::IfTooLong,
+        }
+    }
+}
+
 /// Whether a role's history is compacted before a visit.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Compacting {
     /// It is, if its request is too long.
-    #[default]
     IfTooLong,
     /// A text in place of so many bytes is being written.
     Running {
@@ -160,11 +177,11 @@ impl EdgeTexts<'_> {
     }
 
     /// Evaluates a list.
-    pub fn list(&self, over: &Expr) -> Result<Value, Undecided> {
+    pub fn list(&self, over: &Expr) -> Result<Vec<Value>, Undecided> {
         let value = over.eval(self.scope);
         let value = self.scope.checked(value.map_err(|error| self.unrendered(key(self.part, "each"), error)))?;
         match value {
-            Value::List(_) => Ok(value),
+            Value::List(items) => Ok(items),
             other => Err(Undecided::NotAList { part: self.part.to_owned(), found: kind_name(&other) }),
         }
     }
@@ -179,17 +196,16 @@ impl EdgeTexts<'_> {
 ///
 /// # Errors
 /// If a condition has no value.
-pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
+pub fn choose(graph: &Graph, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
+    let lane = scope.lane();
     let edges = match &lane.last {
-        None => graph.start(),
-        Some(last) => match graph.otherwise(&last.role).filter(|_| is_broken_choice(scope)) {
-            Some(otherwise) => otherwise,
-            None => match graph.routes(&last.role, &last.status) {
-                Some(routes) => routes,
-                None => return Ok(None),
-            },
-        },
+        None => Some(graph.start()),
+        Some(last) => {
+            let otherwise = graph.otherwise(&last.role).filter(|_| is_broken_choice(scope));
+            otherwise.or_else(|| graph.routes(&last.role, &last.status))
+        }
     };
+    let Some(edges) = edges else { return Ok(None) };
     let place = || match &lane.last {
         None => "start".to_owned(),
         Some(last) => format!("{}.{}", last.role, last.status),
@@ -200,14 +216,11 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
             speaking.holds(edge.when.as_ref())?
         };
         if holds {
-            let mut edge = edge;
-            while let Some(bound) = &edge.bound {
-                if lane.times_taken(edge.id, bound.per.as_ref()) < u64::from(bound.max) {
-                    break;
-                }
-                edge = &bound.on_max;
-            }
-            return Ok(Some(Arc::clone(edge)));
+            let may_be_taken = |edge: &&Arc<Edge>| match &edge.bound {
+                Some(bound) => lane.times_taken(edge.id, bound.per.as_ref()) < u64::from(bound.max),
+                None => true,
+            };
+            return Ok(edge.in_turn().find(may_be_taken).cloned());
         }
     }
     Err(Undecided::NoEdge { place: place() })

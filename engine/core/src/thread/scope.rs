@@ -8,8 +8,8 @@ use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
 use rondo_protocol::workflow::template::{Lookup, Scope, View};
 
-use super::fan::Branches;
-use super::lane::{Lane, VisibleVisits};
+use super::fan::{Branches, Fan};
+use super::lane::{Lane, Last, VisibleVisits};
 use super::recall::StepLookup;
 use super::route::Undecided;
 
@@ -48,20 +48,26 @@ pub struct LaneScope<'a> {
 }
 
 impl<'a> LaneScope<'a> {
-    /// The scope of `lane` after step `last`.
+    /// The scope of `lane` after step `last`, with the branches of a fan-out.
     ///
     /// # Errors
     /// If that step cannot be recalled.
-    pub fn new(context: DecisionInput<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
-        let last = last.map(|seq| context.episode(seq)).transpose().map_err(Undecided::StepLookup)?;
-        Ok(Self { context, lane, last, branches: None, fault: RefCell::new(None) })
+    pub fn new(
+        context: DecisionInput<'a>,
+        lane: &'a Lane,
+        last: Option<&Last>,
+        joined: Option<&'a Fan>,
+    ) -> Result<Self, Undecided> {
+        let last = last.map(|last| context.episode(last.step)).transpose().map_err(Undecided::StepLookup)?;
+        Ok(Self { context, lane, last, branches: joined.map(Fan::branches), fault: RefCell::new(None) })
     }
 
-    /// Adds the branches of a fan-out.
-    #[must_use]
-    pub fn with_branches(mut self, branches: Option<Branches<'a>>) -> Self {
-        self.branches = branches;
-        self
+    /// The scope of `lane` after its own last step.
+    ///
+    /// # Errors
+    /// If that step cannot be recalled.
+    pub fn after_last_step(context: DecisionInput<'a>, lane: &'a Lane) -> Result<Self, Undecided> {
+        Self::new(context, lane, lane.last.as_ref(), lane.joined.as_deref())
     }
 
     /// The lane.

@@ -90,7 +90,7 @@ impl EdgeTexts<'_> {
                 Ok((name, self.eval(role, &key(&part, name), expr)?))
             });
             let fields: Result<Value, Fault> = fields.collect();
-            return Ok(answered(rule.status.clone(), fields?));
+            return Ok(Answered::uncalled(rule.status.clone(), fields?));
         }
         Err(broken(role, "none of its rules holds"))
     }
@@ -135,11 +135,7 @@ fn selected(graph: &Graph, role: &RoleName, status: Option<&str>, by: &str) -> R
         return Err(broken(role, &format!("it gives {status:?}, which is none of {}", known.join(", "))));
     };
     let output = Value::from_iter([("instruction", Value::from("")), ("reason", Value::from(by))]);
-    Ok(answered(found.clone(), output))
-}
-
-fn answered(status: Status, output: Value) -> Answered {
-    Answered { status, output, answer: String::new(), body: String::new(), transcript: None, observations: Vec::new() }
+    Ok(Answered::uncalled(found.clone(), output))
 }
 
 fn broken(role: &RoleName, what: &str) -> Fault {
