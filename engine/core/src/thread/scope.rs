@@ -102,25 +102,15 @@ impl<'a> LaneScope<'a> {
         if field == Some("visits") {
             return Lookup::new(Value::from(seen.visits), 3);
         }
-        if let Some(last) = self.last.as_ref().filter(|last| last.seq == seen.latest) {
+        let last = self.last.as_ref().filter(|last| last.seq == seen.latest);
+        match (field, last) {
+            (None, _) => Lookup::new(self.whole(&seen), 2),
             // Most templates read the last step, so it is borrowed.
-            return match field {
-                Some("output") => Lookup::new(&last.output, 3),
-                Some("body") => Lookup::new(last.body.as_str(), 3),
-                Some("prompt") => Lookup::new(last.prompt.as_str(), 3),
-                Some("status") => Lookup::new(last.status.as_str(), 3),
-                Some(_) => Lookup::none(3),
-                None => Lookup::new(self.whole(&seen), 2),
-            };
-        }
-        let Some(latest) = self.recalled(self.context.episode(seen.latest)) else { return Lookup::none(2) };
-        match field {
-            Some("output") => Lookup::new(latest.output.clone(), 3),
-            Some("body") => Lookup::new(Value::from(latest.body.as_str()), 3),
-            Some("prompt") => Lookup::new(Value::from(latest.prompt.as_str()), 3),
-            Some("status") => Lookup::new(Value::from(latest.status.as_str()), 3),
-            Some(_) => Lookup::none(3),
-            None => Lookup::new(self.whole(&seen), 2),
+            (Some(field), Some(last)) => Lookup::new(view(last, field), 3),
+            (Some(field), None) => match self.recalled(self.context.episode(seen.latest)) {
+                Some(latest) => Lookup::new(view(&latest, field).into_value(), 3),
+                None => Lookup::none(2),
+            },
         }
     }
 
@@ -138,12 +128,8 @@ impl<'a> LaneScope<'a> {
         let Some(episode) = self.recalled(self.context.episode(seq)) else { return Lookup::none(0) };
         match path.first().copied() {
             None => Lookup::new(one(&episode, visit), 0),
-            Some("status") => Lookup::new(Value::from(episode.status.as_str()), 1),
-            Some("output") => Lookup::new(episode.output.clone(), 1),
-            Some("body") => Lookup::new(Value::from(episode.body.as_str()), 1),
-            Some("prompt") => Lookup::new(Value::from(episode.prompt.as_str()), 1),
             Some("visit") => Lookup::new(Value::from(visit), 1),
-            Some(_) => Lookup::none(1),
+            Some(field) => Lookup::new(view(&episode, field).into_value(), 1),
         }
     }
 
@@ -160,18 +146,13 @@ impl Scope for LaneScope<'_> {
         match (path.first().copied(), last) {
             (Some("input"), _) => Lookup::new(self.context.input, 1),
             (Some("steps"), _) => self.step(path),
-            (Some("output"), Some(last)) => Lookup::new(&last.output, 1),
-            (Some("body"), Some(last)) => Lookup::new(last.body.as_str(), 1),
-            (Some("status"), Some(last)) => Lookup::new(last.status.as_str(), 1),
-            (Some("index"), _) => match &self.lane.item {
-                Some(item) => Lookup::new(Value::from(u64::from(item.index)), 1),
-                None => Lookup { view: View::none(), used: 1 },
-            },
-            (Some(name), _) => match self.element(name) {
-                Some(value) => Lookup::new(value, 1),
-                None => Lookup { view: View::none(), used: 1 },
-            },
-            _ => Lookup { view: View::none(), used: 1 },
+            (Some(field @ ("output" | "body" | "status")), Some(last)) => Lookup::new(view(last, field), 1),
+            (Some("index"), _) => {
+                let index = self.lane.item.as_ref().map(|item| Value::from(u64::from(item.index)));
+                Lookup::new(index.unwrap_or_default(), 1)
+            }
+            (Some(name), _) => self.element(name).map_or_else(|| Lookup::none(1), |value| Lookup::new(value, 1)),
+            (None, _) => Lookup::none(1),
         }
     }
 
@@ -203,6 +184,17 @@ impl Scope for LaneScope<'_> {
 
     fn has_run(&self, role: &str) -> bool {
         self.lane.sees(role)
+    }
+}
+
+/// A field of a step by its name in templates.
+fn view<'s>(step: &'s Episode, field: &str) -> View<'s> {
+    match field {
+        "status" => View::Text(step.status.as_str()),
+        "output" => View::Value(&step.output),
+        "body" => View::Text(&step.body),
+        "prompt" => View::Text(&step.prompt),
+        _ => View::none(),
     }
 }
 

@@ -105,7 +105,7 @@ impl View<'_> {
     }
 
     /// The owned value. The caller pays for the copy first.
-    pub(super) fn into_value(self) -> Value {
+    pub fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
             Self::Text(text) => Value::from(text),
