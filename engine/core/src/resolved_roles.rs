@@ -1,6 +1,7 @@
 //! Resolves the roles of a workflow: what each needs to run, built once per run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
@@ -13,7 +14,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
-use rondo_protocol::workflow::types::{SchemaError, Validator};
+use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::workflow::{
     AnswerFormat, Edge, Limits, ModelRole, Outgoing, Role, RoleKind, RolePolicy, Target, Workflow,
 };
@@ -139,12 +140,10 @@ pub struct Script {
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
-    let reading = |(name, role): &(RoleName, Role)| match &role.kind {
-        RoleKind::Tool(_) | RoleKind::Workflow(_) => Some(Ok(BodyReader::Text)),
-        kind => answer_format(kind).map(|format| contract(name, role, format).map(BodyReader::Contract)),
-    };
-    let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
-    workflow.roles.iter().filter_map(read).collect()
+    let contracts = contracts(workflow)?.into_iter().map(|(name, contract)| (name, BodyReader::Contract(contract)));
+    let is_text = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_) | RoleKind::Workflow(_));
+    let texts = workflow.roles.iter().filter(is_text).map(|(name, _)| (name.clone(), BodyReader::Text));
+    Ok(contracts.chain(texts).collect())
 }
 
 /// The contract of each role that a model or a person answers for.
@@ -153,16 +152,18 @@ pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Error> {
     let formats = workflow.roles.iter().filter_map(|(name, role)| Some((name, role, answer_format(&role.kind)?)));
-    formats.map(|(name, role, format)| Ok((name.clone(), contract(name, role, format)?))).collect()
+    let contracts = formats.map(|(name, role, format)| {
+        let contract = Contract::new(format, &role.output).map_err(|error| unfit(name, &error))?;
+        Ok((name.clone(), contract))
+    });
+    contracts.collect()
 }
 
 /// How the answers of a role are written, if a model or a person gives them. Those of a selector by rotation or
 /// expression are never read, but a script may have some, so that who chooses can be changed alone.
 fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
-    match kind {
-        RoleKind::Human | RoleKind::Selector(_) => Some(kind.model().map_or(AnswerFormat::Json, |model| model.format)),
-        kind => kind.model().map(|model| model.format),
-    }
+    let is_json = matches!(kind, RoleKind::Human | RoleKind::Selector(_));
+    kind.model().map(|model| model.format).or(is_json.then_some(AnswerFormat::Json))
 }
 
 /// The roles that a script can answer for.
@@ -179,10 +180,6 @@ pub fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Error> {
         parts.extend(tools.map(|(name, _)| (format!("{path}{name}"), ScriptRole::Tool)));
     }
     Ok(parts)
-}
-
-fn contract(name: &RoleName, role: &Role, format: AnswerFormat) -> Result<Contract, Error> {
-    Contract::new(format, &role.output).map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })
 }
 
 /// The toolbox of each role that may call tools.
@@ -317,13 +314,16 @@ pub fn resolve(
 fn fields(name: &RoleName, role: &Role) -> Result<Option<ResultFields>, Error> {
     let ok = role.output.iter().find(|(status, _)| status.as_str() == TOOL_OK).map(|(_, fields)| fields);
     let Some(declared) = ok.filter(|fields| !fields.is_empty()) else { return Ok(None) };
-    let unfit = |error: SchemaError| Error::Unfit { role: name.clone(), what: error.to_string() };
-    let schema = Validator::of_fields(declared).map_err(unfit)?;
+    let schema = Validator::of_fields(declared).map_err(|error| unfit(name, &error))?;
     Ok(Some(ResultFields { names: declared.iter().map(|(name, _)| name.clone()).collect(), schema }))
 }
 
 fn status(role: &RoleName, word: &str) -> Result<Status, Error> {
-    Status::new(word).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })
+    Status::new(word).map_err(|error| unfit(role, &error))
+}
+
+fn unfit(role: &RoleName, error: &dyn fmt::Display) -> Error {
+    Error::Unfit { role: role.clone(), what: error.to_string() }
 }
 
 const TOOL_OK: &str = "ok";
@@ -347,7 +347,6 @@ fn head(
         system: script.system.clone(),
         tools: tools.to_vec(),
     };
-    let (digest, bytes) =
-        Digest::of(Kind::Head, &head).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })?;
+    let (digest, bytes) = Digest::of(Kind::Head, &head).map_err(|error| unfit(role, &error))?;
     Ok(ModelHead { model: model.to_owned(), head: Arc::new(head), digest, bytes: bytes.into() })
 }

@@ -8,8 +8,6 @@ use sha2::Sha256;
 
 /// Bytes of a secret, and of a tag.
 pub const BYTES: usize = 32;
-/// The block size of SHA-256.
-const BLOCK_BYTES: usize = 64;
 
 /// The user's secret. The default is zeros, whose tags protect against damage only.
 #[derive(Clone, Default)]
@@ -34,31 +32,25 @@ impl Secret {
 
     /// The tag of the concatenated parts.
     pub fn tag_of(&self, parts: &[&[u8]]) -> [u8; BYTES] {
-        let mut mac = self.mac(&[]);
-        for part in parts {
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.mac(parts).finalize().into_bytes().into()
     }
 
     /// Whether `tag` is that of `message`, in constant time.
     pub fn verifies(&self, message: &[u8], tag: &[u8]) -> bool {
-        self.mac(message).verify_slice(tag).is_ok()
+        self.mac(&[message]).verify_slice(tag).is_ok()
     }
 
-    fn mac(&self, message: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::new(&Key::<Hmac<Sha256>>::from(self.block()));
-        mac.update(message);
-        mac
-    }
-
-    /// The secret padded to the block's length, which is the same key to HMAC.
-    fn block(&self) -> [u8; BLOCK_BYTES] {
-        let mut block = [0; BLOCK_BYTES];
-        for (to, from) in block.iter_mut().zip(self.0) {
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        // Zeros up to the block's length, which make the same key to HMAC.
+        let mut key = Key::<Hmac<Sha256>>::default();
+        for (to, from) in key.iter_mut().zip(self.0) {
             *to = from;
         }
-        block
+        let mut mac = Hmac::new(&key);
+        for part in parts {
+            mac.update(part);
+        }
+        mac
     }
 }
 

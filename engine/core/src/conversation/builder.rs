@@ -142,10 +142,9 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
                 None => builder.context_report(&step.prev, seq, steps)?,
             };
             builder.open(&step.edge.prompt, &context_report, &step.edge.files);
-            let transcript = match step.transcript.filter(|_| history == History::Exact) {
-                Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
-                None => None,
-            };
+            let transcript = step.transcript.filter(|_| history == History::Exact);
+            let transcript: Option<Transcript> =
+                transcript.map(|digest| rebuild::object(steps.store(), Kind::Transcript, digest)).transpose()?;
             builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
         }
     }

@@ -289,15 +289,12 @@ struct RoleHistory {
 }
 
 impl RoleHistory {
-    /// Checks that a head that no hook rewrote is the one of the workflow.
-    fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
-        let schema = self.script.response_format.as_deref();
-        let held = sent.head.response_format.as_deref();
-        let is_given = sent.head.system == self.script.system
-            && ResponseFormat::ALL.iter().any(|format| format.in_head(schema) == held);
-        let fault = (sent.asked.is_none() && !is_given)
-            .then(|| "its head is not the one that the workflow gives this role".to_owned());
-        Sent { fault, ..sent }
+    /// What is wrong with a head that no hook rewrote.
+    fn fault_of(&self, head: &Head) -> Option<String> {
+        let (schema, given) = (self.script.response_format.as_deref(), head.response_format.as_deref());
+        let is_given = head.system == self.script.system
+            && ResponseFormat::ALL.iter().any(|format| format.in_head(schema) == given);
+        (!is_given).then(|| "its head is not the one that the workflow gives this role".to_owned())
     }
 }
 
@@ -325,7 +322,7 @@ impl WalkState {
 struct Rebuilding<'a> {
     store: &'a dyn Read,
     steps: Steps<'a>,
-    roles: BTreeMap<RoleName, RoleHistory>,
+    roles: BTreeMap<RoleName, Arc<RoleHistory>>,
     heads: BTreeMap<Digest, Arc<Head>>,
     walked: BTreeMap<Key, WalkState>,
     rounds: Rounds,
@@ -347,22 +344,17 @@ impl<'a> Rebuilding<'a> {
         })
     }
 
-    fn roles(workflow: &Workflow) -> Result<BTreeMap<RoleName, RoleHistory>, Error> {
-        let body_readers = resolved_roles::body_readers(workflow)?;
-        let mut roles = BTreeMap::new();
-        for (name, role) in &workflow.roles {
-            let (Some(model), Some(BodyReader::Contract(contract))) = (role.kind.model(), body_readers.get(name))
-            else {
-                continue;
-            };
+    fn roles(workflow: &Workflow) -> Result<BTreeMap<RoleName, Arc<RoleHistory>>, Error> {
+        let contracts = resolved_roles::contracts(workflow)?;
+        let roles = resolved_roles::model_roles(workflow).filter_map(|(name, _, model)| {
             let history = RoleHistory {
                 by: model.compact.as_ref().map(|compact| compact.by.clone()),
                 history_policy: resolved_roles::history_policy(model),
-                script: resolved_roles::script(workflow, name, model, contract),
+                script: resolved_roles::script(workflow, name, model, contracts.get(name)?),
             };
-            roles.insert(name.clone(), history);
-        }
-        Ok(roles)
+            Some((name.clone(), Arc::new(history)))
+        });
+        Ok(roles.collect())
     }
 
     /// Goes on with another definition.
@@ -392,7 +384,7 @@ impl<'a> Rebuilding<'a> {
             Record::Compaction(compaction) => self.compaction(&stored, compaction, note, is_wanted, each),
             Record::Rebind(rebind) => self.rebind(rebind).map(|()| true),
             Record::Step(_) => match stored.into_step() {
-                Some(step) => self.step(&step, note, &place, is_wanted, each),
+                Some(step) => self.step(&step, note, place, is_wanted, each),
                 None => Ok(true),
             },
         }
@@ -402,18 +394,41 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: &StoredStep,
         note: &Note,
-        place: &StepLocation,
+        place: StepLocation,
         wanted: bool,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
-        let Some(history) = self.roles.remove(&step.role) else { return Ok(true) };
+        let Some(history) = self.roles.get(&step.role).cloned() else { return Ok(true) };
         let key = Key::new(&step.role, &step.lane);
         let new = || WalkState::new(Builder::new(history.history_policy.clone()));
         let mut walked = self.walked.remove(&key).unwrap_or_else(new);
-        let goes_on = self.visit(stored, note, &history, &mut walked, place, wanted, each)?;
+        let summary = walked.builder.context_report(&step.prev, stored.seq, &self.steps)?;
+        walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
+        let before = walked.builder.len();
+        walked.truncate(before);
+        let opened = walked.builder.open(&step.edge.prompt, &summary, &step.edge.files);
+        walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
+        let exact = history.history_policy.history == History::Exact;
+        let transcript = step.transcript.filter(|_| wanted || exact);
+        let transcript: Option<Transcript> =
+            transcript.map(|digest| object(self.store, Kind::Transcript, digest)).transpose()?;
+        let mut goes_on = true;
+        if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
+            let site =
+                RequestSite { seq: stored.seq, visit: stored.visit, role: step.role.clone(), lane: step.lane.clone() };
+            goes_on = self.transcript((&site, false), transcript, opened, &history, &mut walked, each)?;
+            walked.truncate(before + 1);
+        }
+        if wanted
+            && goes_on
+            && let Some(opening) = walked.plain.last()
+        {
+            goes_on =
+                each(RebuildEvent::Visit(RebuiltVisit { stored, note, opening, transcript: transcript.as_ref() }));
+        }
+        walked.builder.close(place, &step.answer, transcript.as_ref());
         self.walked.insert(key, walked);
-        self.roles.insert(step.role.clone(), history);
         Ok(goes_on)
     }
 
@@ -428,20 +443,21 @@ impl<'a> Rebuilding<'a> {
     ) -> Result<bool, Error> {
         let Compaction { role, lane, through_visit, text, transcript, .. } = compaction;
         let key = Key::new(role, lane);
-        let unfit = || store::Damage::new(format!("the compaction {} does not fit its workflow", stored.digest));
-        let by =
-            self.roles.get(role).and_then(|history| history.by.clone()).ok_or_else(|| Error::Store(unfit().into()))?;
-        let mut walked = self.walked.remove(&key).ok_or_else(|| Error::Store(unfit().into()))?;
-        let (asked, _) = walked.builder.leaving(*through_visit).ok_or_else(|| Error::Store(unfit().into()))?;
+        let unfit = || {
+            let what = format!("the compaction {} does not fit its workflow", stored.digest);
+            Error::Store(store::Damage::new(what).into())
+        };
+        let by = self.roles.get(role).and_then(|history| history.by.clone()).ok_or_else(unfit)?;
+        let mut walked = self.walked.remove(&key).ok_or_else(unfit)?;
+        let (asked, _) = walked.builder.leaving(*through_visit).ok_or_else(unfit)?;
         let mut goes_on = true;
         if let Some(digest) = transcript.filter(|_| wanted) {
             let transcript = object::<Transcript>(self.store, Kind::Transcript, digest)?;
-            let history = self.roles.remove(&by).ok_or_else(|| Error::Store(unfit().into()))?;
+            let history = self.roles.get(&by).cloned().ok_or_else(unfit)?;
             let mut asking = WalkState::new(Builder::new(history.history_policy.clone()));
             asking.plain = asked.messages().into_iter().cloned().collect();
-            let site = RequestSite { seq: stored.seq, visit: *through_visit, role: by.clone(), lane: lane.clone() };
+            let site = RequestSite { seq: stored.seq, visit: *through_visit, role: by, lane: lane.clone() };
             goes_on = self.transcript((&site, true), &transcript, asked, &history, &mut asking, each)?;
-            self.roles.insert(by, history);
         }
         let before = walked.builder.size_bytes();
         let first = walked.plain.first().cloned();
@@ -470,47 +486,6 @@ impl<'a> Rebuilding<'a> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is another part of one step")]
-    fn visit(
-        &mut self,
-        stored: &StoredStep,
-        note: &Note,
-        history: &RoleHistory,
-        walked: &mut WalkState,
-        place: &StepLocation,
-        wanted: bool,
-        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
-    ) -> Result<bool, Error> {
-        let step = &stored.step;
-        let summary = walked.builder.context_report(&step.prev, stored.seq, &self.steps)?;
-        walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
-        let before = walked.builder.len();
-        walked.truncate(before);
-        let opened = walked.builder.open(&step.edge.prompt, &summary, &step.edge.files);
-        walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
-        let exact = history.history_policy.history == History::Exact;
-        let transcript = match step.transcript.filter(|_| wanted || exact) {
-            Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
-            None => None,
-        };
-        let mut goes_on = true;
-        if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-            let site =
-                RequestSite { seq: stored.seq, visit: stored.visit, role: step.role.clone(), lane: step.lane.clone() };
-            goes_on = self.transcript((&site, false), transcript, opened, history, walked, each)?;
-            walked.truncate(before + 1);
-        }
-        if wanted
-            && goes_on
-            && let Some(opening) = walked.plain.last()
-        {
-            goes_on =
-                each(RebuildEvent::Visit(RebuiltVisit { stored, note, opening, transcript: transcript.as_ref() }));
-        }
-        walked.builder.close(place.clone(), &step.answer, transcript.as_ref());
-        Ok(goes_on)
-    }
-
     fn transcript(
         &mut self,
         (site, is_compaction): (&RequestSite, bool),
@@ -523,10 +498,8 @@ impl<'a> Rebuilding<'a> {
         let (mut said, before) = (opened, walked.builder.len());
         for entry in &transcript.entries {
             if let Entry::Model { asked, head, request, .. } = entry {
-                let rewritten = match asked {
-                    Some(_) => Some(object::<object::Request>(self.store, Kind::Request, *request)?),
-                    None => None,
-                };
+                let rewritten: Option<object::Request> =
+                    asked.map(|_| object(self.store, Kind::Request, *request)).transpose()?;
                 let rebuilt = match &rewritten {
                     Some(rewritten) => rewritten.digest(),
                     None => said.request(*head),
@@ -544,9 +517,9 @@ impl<'a> Rebuilding<'a> {
                     before,
                     kept: walked.kept,
                     rewritten: rewritten.map(|rewritten| rewritten.messages),
-                    fault: None,
+                    fault: asked.is_none().then(|| history.fault_of(&head)).flatten(),
                 };
-                let goes_on = each(RebuildEvent::Request(history.checked(sent)));
+                let goes_on = each(RebuildEvent::Request(sent));
                 walked.kept = walked.plain.len();
                 if !goes_on {
                     return Ok(false);

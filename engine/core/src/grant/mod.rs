@@ -70,19 +70,19 @@ impl Grants {
     /// Decides on a call. A rule that the arguments do not decide applies for `deny` and `approve`, and does not apply
     /// for `tools`.
     pub fn decide(&self, call: &ToolCall) -> Decision {
-        let (role, name) = (Some(&call.site.role), call.name.as_str());
-        let of_tool =
-            |rules: &'_ [Rule]| -> Vec<Rule> { rules.iter().filter(|rule| rule.is_of(role, name)).cloned().collect() };
-        if let Some(rule) = of_tool(&self.deny).iter().find(|rule| rule.may_cover(call)) {
+        let (role, name) = (&call.site.role, call.name.as_str());
+        let is_of = |rule: &&Rule| rule.is_of(Some(role), name);
+        let may_cover = |rule: &&Rule| is_of(rule) && rule.covers(call) != Some(false);
+        if let Some(rule) = self.deny.iter().find(may_cover) {
             let message = format!("this call of {name} is denied by {:?} in `deny` of [grant]", rule.as_str());
             return Decision::Denied(message);
         }
-        let granted = of_tool(&self.tools);
-        if !granted.iter().any(|rule| rule.surely_covers(call)) {
-            let rules = granted.iter().map(|rule| format!("{:?}", rule.as_str())).collect::<Vec<_>>().join(", ");
+        let granted = self.tools.iter().filter(is_of);
+        if !granted.clone().any(|rule| rule.covers(call) == Some(true)) {
+            let rules = granted.map(|rule| format!("{:?}", rule.as_str())).collect::<Vec<_>>().join(", ");
             return Decision::Denied(format!("this call of {name} is not granted: [grant] has {rules} of it"));
         }
-        if of_tool(&self.approve).iter().any(|rule| rule.may_cover(call)) { Decision::Asked } else { Decision::Granted }
+        if self.approve.iter().any(|rule| may_cover(&rule)) { Decision::Asked } else { Decision::Granted }
     }
 }
 

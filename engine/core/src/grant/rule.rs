@@ -98,7 +98,7 @@ impl FromStr for Rule {
 impl Rule {
     /// Covers every call of every tool.
     pub fn everything() -> Self {
-        Self { text: "*".to_owned(), role: None, tool: "*".to_owned(), only: Only::All }
+        Self::of_tool("*")
     }
 
     /// Covers every call of a tool as a workflow names it: a name or `server.*`.
@@ -137,35 +137,25 @@ impl Rule {
         }
     }
 
-    /// Whether it covers a call of its tool, or may cover it.
-    pub fn may_cover(&self, call: &ToolCall) -> bool {
-        self.covers(call).unwrap_or(true)
-    }
-
-    /// Whether it certainly covers a call of its tool.
-    pub fn surely_covers(&self, call: &ToolCall) -> bool {
-        self.covers(call).unwrap_or(false)
-    }
-
-    /// `None` if the arguments do not decide it.
-    fn covers(&self, call: &ToolCall) -> Option<bool> {
+    /// Whether it covers a call of its tool; `None` if the arguments do not decide it.
+    pub(super) fn covers(&self, call: &ToolCall) -> Option<bool> {
+        let arguments = || canonical::from_slice::<Value>(call.arguments.as_bytes()).ok();
         match &self.only {
             Only::All => Some(true),
             Only::Words(wanted) => {
-                let given = words::of_command(&arguments(call)?)?;
-                Some(wanted.len() <= given.len() && wanted.iter().zip(&given).all(|(want, word)| matches(want, word)))
+                let given = words::of_command(&arguments()?)?;
+                Some(wanted.len() <= given.len() && all_match(wanted, &given))
             }
             Only::Path(wanted) => {
-                let arguments = arguments(call)?;
-                let given = names(arguments.get(PATH)?.as_str()?)?;
-                Some(wanted.len() == given.len() && wanted.iter().zip(&given).all(|(want, name)| matches(want, name)))
+                let given = names(arguments()?.get(PATH)?.as_str()?)?;
+                Some(wanted.len() == given.len() && all_match(wanted, &given))
             }
         }
     }
 }
 
-fn arguments(call: &ToolCall) -> Option<Value> {
-    canonical::from_slice(call.arguments.as_bytes()).ok()
+fn all_match(wanted: &[String], given: &[String]) -> bool {
+    wanted.iter().zip(given).all(|(want, given)| matches(want, given))
 }
 
 /// The names of a relative path, without `.` and `..`; `None` if it leads out of its folder.

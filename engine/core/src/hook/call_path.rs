@@ -101,7 +101,7 @@ impl CallPath {
     /// As [`run`](Self::run).
     pub(crate) async fn run_redacting<'a>(
         &'a self,
-        call: Call,
+        mut call: Call,
         port: PortFn<'a>,
         redact: &'a RedactFn<'a>,
     ) -> Result<Answered, Fault> {
@@ -116,7 +116,7 @@ impl CallPath {
             });
         }
         let run = Run {
-            head: head_of(&call).map(|(head, digest)| (Arc::clone(head), *digest)),
+            head: head_of(&mut call).map(|(head, digest)| (Arc::clone(head), *digest)),
             nodes: &self.nodes,
             port: Mutex::new(Some(port)),
             reached: Mutex::new(None),
@@ -255,18 +255,11 @@ impl Steps for Run<'_> {
 impl Run<'_> {
     /// Updates the digest of a head that a hook changed: later hooks rely on it.
     fn digest_head(&self, call: &mut Call) {
-        let (head, digest) = match call {
-            Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. }) => {
-                (&*head, head_digest)
-            }
-            Call::Tool(_) => return,
-        };
-        if let Some((asked, of_asked)) = &self.head {
-            if Arc::ptr_eq(asked, head) {
-                *digest = *of_asked;
-            } else if let Ok((own, _)) = Digest::of::<Head>(Kind::Head, head) {
-                *digest = own;
-            }
+        let (Some((asked, of_asked)), Some((head, digest))) = (&self.head, head_of(call)) else { return };
+        if Arc::ptr_eq(asked, head) {
+            *digest = *of_asked;
+        } else if let Ok((own, _)) = Digest::of::<Head>(Kind::Head, head) {
+            *digest = own;
         }
     }
 
@@ -291,10 +284,10 @@ impl Run<'_> {
     }
 }
 
-fn head_of(call: &Call) -> Option<(&Arc<Head>, &Digest)> {
+fn head_of(call: &mut Call) -> Option<(&Arc<Head>, &mut Digest)> {
     match call {
         Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. }) => {
-            Some((head, head_digest))
+            Some((&*head, head_digest))
         }
         Call::Tool(_) => None,
     }
