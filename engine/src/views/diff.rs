@@ -245,7 +245,8 @@ impl Thread {
 
     fn step(&self, store: &dyn Read, step: NotedStep) -> Result<StepLine, Failure> {
         let (stored, note) = *step;
-        let body = rebuild::body(&self.body_readers, &stored.step.role, &stored.step.answer);
+        let reader = self.body_readers.get(&stored.step.role);
+        let body = reader.map(|reader| reader.body(&stored.step.answer)).unwrap_or_default();
         step_line(store, stored, note, body)
     }
 

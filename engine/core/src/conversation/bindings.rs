@@ -23,11 +23,10 @@ pub struct Binding {
 }
 
 impl Binding {
-    fn of(workflow: &Workflow, body_readers: BTreeMap<RoleName, BodyReader>) -> Self {
+    fn new(workflow: &Workflow) -> Result<Self, resolved_roles::Error> {
         let models = resolved_roles::model_roles(workflow);
-        let history_policies =
-            models.map(|(name, _, model)| (name.clone(), resolved_roles::history_policy(model))).collect();
-        Self { body_readers, history_policies }
+        let policies = models.map(|(name, _, model)| (name.clone(), resolved_roles::history_policy(model)));
+        Ok(Self { body_readers: resolved_roles::body_readers(workflow)?, history_policies: policies.collect() })
     }
 
     /// The body of a role's answer; empty if there is no answer or it cannot be read.
@@ -53,8 +52,8 @@ impl Bindings {
     /// # Errors
     /// If an output schema does not compile.
     pub fn new(start: Digest, workflow: &Workflow) -> Result<Self, resolved_roles::Error> {
-        let binding = Binding::of(workflow, resolved_roles::body_readers(workflow)?);
-        Ok(Self { known: Mutex::new(BTreeMap::from([(start, Arc::new(binding))])) })
+        let binding = Arc::new(Binding::new(workflow)?);
+        Ok(Self { known: Mutex::new(BTreeMap::from([(start, binding)])) })
     }
 
     /// The binding that a start names.
@@ -68,8 +67,7 @@ impl Bindings {
         let Start { workflow, .. } = rebuild::object(store, Kind::Start, start)?;
         let definition: Workflow = rebuild::object(store, Kind::Workflow, workflow)?;
         let unreadable = |error| Damage::new(format!("the workflow {workflow}: {error}")).of_object(workflow);
-        let binding =
-            Arc::new(Binding::of(&definition, resolved_roles::body_readers(&definition).map_err(unreadable)?));
+        let binding = Arc::new(Binding::new(&definition).map_err(unreadable)?);
         self.known.lock().insert(start, Arc::clone(&binding));
         Ok(binding)
     }

@@ -16,7 +16,7 @@ use rondo_protocol::workflow::{History, Policy, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use crate::conversation::Steps;
-use crate::resolved_roles::{self, BodyReader};
+use crate::resolved_roles;
 use crate::store::{self, Read, Row, StoredRecord, StoredStep};
 
 /// One request, rebuilt.
@@ -273,11 +273,6 @@ pub fn walk(
         })
     })?;
     fault.map_or(Ok(()), Err)
-}
-
-/// The body of a role's answer; empty if there is no answer or it cannot be read.
-pub fn body(body_readers: &BTreeMap<RoleName, BodyReader>, role: &RoleName, answer: &str) -> String {
-    body_readers.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
 /// A role's history policy, and the contents of its heads.
