@@ -1,7 +1,6 @@
 //! What hooks may know of roles, and what the operator lets them use.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,11 +103,5 @@ impl HookResources {
         };
         let backend = self.backends.get(&table).map(Digest::to_string).unwrap_or_default();
         Digest::sha256(format!("{backend}\n{}", tool.parameters).as_bytes())
-    }
-}
-
-impl fmt::Debug for HookResources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookResources").field("programs", &self.programs.keys()).finish_non_exhaustive()
     }
 }

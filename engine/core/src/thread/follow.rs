@@ -25,15 +25,19 @@ impl Machine {
     /// # Errors
     /// If an earlier step cannot be recalled, or a template has no value.
     pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Fault> {
-        (self.is_replaying, self.pending.all_rows) = (true, true);
-        if self.seq == 0
-            && self.trunk.last.is_none()
-            && matches!(self.trunk.phase, LanePhase::Deciding)
-            && let Err(halt) = self.begin(recall, &mut Vec::new())
-        {
-            return Err(self.halted(halt));
-        }
-        let followed = self.follow_in(step, of, recall);
+        self.pending.all_rows = true;
+        self.replaying(|machine| {
+            if machine.seq == 0 && machine.trunk.last.is_none() && matches!(machine.trunk.phase, LanePhase::Deciding) {
+                machine.begin(recall, &mut Vec::new())?;
+            }
+            machine.follow_in(step, of, recall)
+        })
+    }
+
+    /// Decides without limits and consequences: they were those of an earlier process.
+    fn replaying<T>(&mut self, follow: impl FnOnce(&mut Self) -> Result<T, Halt>) -> Result<T, Fault> {
+        self.is_replaying = true;
+        let followed = follow(self);
         self.given.clear();
         self.is_replaying = false;
         followed.map_err(|halt| self.halted(halt))
@@ -52,12 +56,7 @@ impl Machine {
     ) -> Result<bool, Fault> {
         match record {
             Record::Step(step) => self.follow(step, of, recall).map(|reached| reached.is_some()),
-            Record::Compaction(compaction) => {
-                self.is_replaying = true;
-                let followed = self.follow_compaction(compaction, of);
-                self.is_replaying = false;
-                followed.map_err(|halt| self.halted(halt))
-            }
+            Record::Compaction(compaction) => self.replaying(|machine| machine.follow_compaction(compaction, of)),
             Record::Rebind(rebind) => {
                 let Some(to) = definitions.get(&rebind.to).cloned() else { return Ok(false) };
                 let followed = self.follow_rebind(rebind, to, &of);
@@ -71,12 +70,9 @@ impl Machine {
 
     /// Decides what follows the last step, without its consequences.
     pub(super) fn go_on(&mut self, recall: &dyn StepLookup) -> Result<(), Fault> {
-        self.is_replaying = true;
-        let begun = self.begin(recall, &mut Vec::new());
-        self.given.clear();
-        self.is_replaying = false;
+        let begun = self.replaying(|machine| machine.begin(recall, &mut Vec::new()));
         self.ending = self.pending.ending.take();
-        begun.map_err(|halt| self.halted(halt))
+        begun
     }
 
     fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Halt> {

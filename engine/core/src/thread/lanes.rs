@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn open_lane(
+    fn open_lane(
         &mut self,
         parent: &LanePath,
         index: u32,
@@ -189,7 +189,7 @@ impl Machine {
     }
 
     /// Cancels every open lane of a fan-out.
-    pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
+    fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
         let recovered = std::mem::take(&mut self.recovered);
         let fan = self.fan_mut(parent)?;
         let mut lost = Vec::new();
@@ -262,7 +262,7 @@ impl Machine {
 
     /// Fails a fan-out after its lanes have ended, with the error of the failed lane at a position, if it is one's: the
     /// source role takes its `on_error`, or the enclosing lane or thread fails.
-    pub(super) fn fail_fan(
+    fn fail_fan(
         &mut self,
         path: &LanePath,
         (error, failed): (LaneError, Option<u32>),
@@ -341,7 +341,7 @@ pub(super) fn stay(lane: &mut Lane) {
 }
 
 /// Cancels a lane and all lanes within it.
-pub(super) fn cancel(
+fn cancel(
     lane: &mut Lane,
     recovered: &BTreeMap<LanePath, InFlight>,
     lost: &mut Vec<CancelledLane>,
@@ -391,7 +391,7 @@ pub(super) fn cancel(
     };
 }
 
-pub(super) fn lane_ended(lane: &Lane) -> Option<Followed> {
+fn lane_ended(lane: &Lane) -> Option<Followed> {
     let how = match lane.phase {
         LanePhase::Arrived(_) => LaneEnd::Arrived,
         LanePhase::Failed(_) => LaneEnd::Failed,
