@@ -176,22 +176,17 @@ impl Machine {
         !(self.is_replaying && *then == FanOutcome::Unmet)
     }
 
-    /// Cancels the lanes that are no longer needed once the outcome of the fan-out is decided.
+    /// Cancels every open lane of a fan-out if its outcome is decided: they are no longer needed.
     pub(super) fn follow_with(
         &mut self,
         path: &LanePath,
         then: Option<FanOutcome>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let is_decided = then.is_some();
-        self.fan_mut(path)?.then = then;
-        if is_decided { self.cancel_lanes(path, after) } else { Ok(()) }
-    }
-
-    /// Cancels every open lane of a fan-out.
-    fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
+        let Some(then) = then else { return Ok(()) };
         let recovered = std::mem::take(&mut self.recovered);
-        let fan = self.fan_mut(parent)?;
+        let fan = self.fan_mut(path)?;
+        fan.then = Some(then);
         let mut lost = Vec::new();
         let mut given = Vec::new();
         for lane in fan.lanes.values_mut() {
@@ -224,12 +219,7 @@ impl Machine {
     }
 
     /// Visits the join role after every lane has ended.
-    pub(super) fn join(
-        &mut self,
-        path: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    fn join(&mut self, path: &LanePath, context: DecisionInput<'_>, after: &mut Consequences) -> Result<(), Halt> {
         self.lane_mut(path)?.end(LanePhase::Deciding);
         let joining = self.joining(path, context);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
@@ -242,7 +232,7 @@ impl Machine {
     }
 
     /// The visit of a join role.
-    pub(super) fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Result<Dispatch, Halt> {
+    fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Result<Dispatch, Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself sees its lanes' steps only after the step of the join role.
