@@ -17,12 +17,13 @@ use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{FailedLanes, HookNode, Need, Policy, Role, RolePolicy, Workflow};
+use serde::{Deserialize, Serialize};
 
 pub use entry::{Entry, Rule};
 pub use lower::Error;
 
 /// The number of an edge, in the order of the file; an `on_max` edge follows the edge that it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EdgeId(pub u32);
 
 /// A lowered workflow.

@@ -4,7 +4,7 @@
 //! by value, so a port is reached at most once. A hook keeps what it keeps in the [`KeySpace`] of its kind, and all of that can
 //! be lost. Retries stand above the path: each attempt is a new call.
 //!
-//! This module knows nothing of settings, graphs, threads, drivers or terminals, and names no kind: those are in `kinds/`,
+//! This module knows nothing of settings, graphs, threads, drivers or terminals, and names no kind: those are in `engine/hooks`,
 //! which is named only where the engine is put together.
 
 pub mod call_path;

@@ -4,6 +4,7 @@
 //! which the fields stand as postcard writes them. Version 4 was JSON. A checkpoint of another version is ignored, and
 //! the steps are followed again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,12 +14,11 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::Usage;
 use serde::de::DeserializeOwned;
-use serde::ser::SerializeStruct as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::budget::{Amount, Spent};
 use super::fan::Fan;
-use super::lane::{EdgeCount, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleVisits};
+use super::lane::{EdgeCount, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleRoles};
 use super::lanes::reads_branches;
 use super::machine::Machine;
 use super::message::{Definition, InFlight, LaneState};
@@ -31,7 +31,7 @@ const VERSION: u8 = 5;
 /// The part of the fold in a thread's row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
-    trunk: LaneFold,
+    trunk: LaneFold<'static>,
     spent: Spent,
     roles: BTreeMap<RoleName, Amount>,
 }
@@ -40,46 +40,39 @@ pub struct Checkpoint {
 #[derive(Deserialize)]
 struct CheckpointV4 {
     version: u32,
-    trunk: LaneFold,
+    trunk: LaneFold<'static>,
     spent: Spent,
     roles: BTreeMap<RoleName, Amount>,
 }
 
-/// The fields of a [`Checkpoint`], read again. They are written with a [`WrittenFold`].
-type Fields = (LaneFold, Counts, BTreeMap<RoleName, Amount>);
+/// The fields of a [`Checkpoint`] as they are written.
+type Fields = (LaneFold<'static>, Counts, BTreeMap<RoleName, Amount>);
 
 /// The fields of [`Spent`] in their order. Those of its usage, which JSON leaves out when they are 0, all stand there.
 type Counts = (u64, u64, [u64; 4], (u64, u64), Option<f64>, u64, u64);
 
-/// A lane whose fold is written: the members of [`LaneFold`].
-struct WrittenFold<'a>(&'a Lane);
-
-/// The part of the fold in a lane's row.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-struct LaneFold {
-    /// By role: visits in the lane, attempts, the number of the latest step, visits that a compaction covers.
-    own: BTreeMap<RoleName, (u64, u64, u64, u64)>,
-    /// By role: visits seen in this round, the number of the latest step.
-    seen: BTreeMap<RoleName, (u64, u64)>,
-    /// By bounded edge: count and mark.
-    taken: BTreeMap<u32, (u64, u64)>,
-    /// First roles of lanes opened in it.
-    fanned: BTreeSet<RoleName>,
-    last: Option<Last>,
+/// The part of the fold in a lane's row. It borrows from the lane whose fold is written, and owns what was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct LaneFold<'a> {
+    own: Cow<'a, BTreeMap<RoleName, OwnVisits>>,
+    seen: Cow<'a, VisibleRoles>,
+    taken: Cow<'a, BTreeMap<EdgeId, EdgeCount>>,
+    fanned: Cow<'a, BTreeSet<RoleName>>,
+    last: Cow<'a, Option<Last>>,
     /// Whether the last step is that of a join role.
     after_join: bool,
-    /// The fan-out open in it, by the number of its edge.
-    fan: Option<u32>,
+    /// The fan-out open in it, by its edge.
+    fan: Option<EdgeId>,
     end: Option<EndFold>,
-    first_opened_by: Vec<u64>,
+    first_opened_by: Cow<'a, [u64]>,
 }
 
 /// How a lane ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum EndFold {
-    /// At its join, by the edge with this number.
-    Arrived(u32),
+    /// At its join, by this edge.
+    Arrived(EdgeId),
     Failed(LaneError),
 }
 
@@ -161,7 +154,7 @@ impl Lane {
         let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
         let state = LaneState {
             frontier: self.last.as_ref().map(|last| last.digest),
-            fold: written(&WrittenFold(self))?,
+            fold: written(&LaneFold::of(self))?,
             opened_by: *opened_by,
             index: self.path.last_index().unwrap_or(0),
         };
@@ -176,7 +169,7 @@ impl Machine {
     /// If it cannot be written, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
         let spent = Spent { active_ms: self.clock.active_ms, ..self.budget.spent };
-        written(&(WrittenFold(&self.trunk), counts(&spent), &self.budget.roles))
+        written(&(LaneFold::of(&self.trunk), counts(&spent), &self.budget.roles))
     }
 
     /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.
@@ -212,7 +205,7 @@ impl Machine {
         lanes.sort_by_key(|(path, _)| path.parts().count());
         for (path, state) in lanes {
             let fold = read(&state.fold).or_else(|| serde_json::from_slice(&state.fold).ok());
-            let Some(fold): Option<LaneFold> = fold else { return Ok(None) };
+            let Some(fold): Option<LaneFold<'_>> = fold else { return Ok(None) };
             let Some(parent) = path.parent() else { continue };
             let Some(mut lane) = machine.new_lane(&path, &parent, &state) else {
                 // A row of a round that was already joined.
@@ -247,32 +240,26 @@ struct Restoring<'a> {
 
 impl Restoring<'_> {
     /// Loads a row into `lane`; `false` if the row is not sufficient.
-    fn fold(&self, fold: LaneFold, lane: &mut Lane) -> Result<bool, Fault> {
+    fn fold(&self, fold: LaneFold<'_>, lane: &mut Lane) -> Result<bool, Fault> {
         let LaneFold { own, seen, taken, fanned, last, after_join, fan, end, first_opened_by } = fold;
-        if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
+        lane.own = own.into_owned();
+        lane.seen = seen.into_owned();
+        lane.taken = taken.into_owned();
+        lane.fanned = fanned.into_owned();
+        lane.last = last.into_owned();
+        lane.first_opened_by = first_opened_by.into_owned();
+        if after_join && lane.last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
             return Ok(false);
         }
-        let own = own
-            .into_iter()
-            .map(|(role, (visits, attempts, latest, covered))| (role, OwnVisits { visits, attempts, latest, covered }));
-        lane.own = own.collect();
-        let seen =
-            seen.into_iter().map(|(role, (visits, latest))| (role, VisibleVisits { visits, latest, all: Vec::new() }));
-        lane.seen = seen.collect();
-        let taken = taken.into_iter().map(|(edge, (count, mark))| (EdgeId(edge), EdgeCount { count, mark }));
-        lane.taken = taken.collect();
-        lane.fanned = fanned;
-        lane.last = last;
-        lane.first_opened_by = first_opened_by;
-        let edge = |number: u32| self.edges.get(&EdgeId(number)).map(|edge| Arc::clone(edge));
+        let edge = |id: EdgeId| self.edges.get(&id).map(|edge| Arc::clone(edge));
         lane.phase = match (end, fan) {
-            (Some(EndFold::Arrived(number)), _) => match edge(number) {
+            (Some(EndFold::Arrived(id)), _) => match edge(id) {
                 Some(edge) => LanePhase::Arrived(edge),
                 None => return Ok(false),
             },
             (Some(EndFold::Failed(error)), _) => LanePhase::Failed(error),
-            (None, Some(number)) => {
-                let Some(edge) = edge(number) else { return Ok(false) };
+            (None, Some(id)) => {
+                let Some(edge) = edge(id) else { return Ok(false) };
                 let Some(fan) = self.fan(edge, lane)? else { return Ok(false) };
                 LanePhase::Fanned(Box::new(fan))
             }
@@ -305,44 +292,24 @@ impl Restoring<'_> {
     }
 }
 
-impl Serialize for WrittenFold<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(lane) = self;
-        let own = |own: &OwnVisits| (own.visits, own.attempts, own.latest, own.covered);
-        let fan = lane.stored_fan().map(|fan| fan.edge.id.0);
-        let end = match &lane.phase {
-            LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
-            LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
-            _ => None,
-        };
-        let mut fold = serializer.serialize_struct("LaneFold", 9)?;
-        fold.serialize_field("own", &mapped(&lane.own, |role, visits| (role, own(visits))))?;
-        fold.serialize_field("seen", &mapped(&lane.seen, |role, seen| (role, (seen.visits, seen.latest))))?;
-        fold.serialize_field("taken", &mapped(&lane.taken, |edge, taken| (edge.0, (taken.count, taken.mark))))?;
-        fold.serialize_field("fanned", &lane.fanned)?;
-        fold.serialize_field("last", &lane.last)?;
-        fold.serialize_field("after_join", &(lane.joined.is_some() && lane.joining().is_none()))?;
-        fold.serialize_field("fan", &fan)?;
-        fold.serialize_field("end", &end)?;
-        fold.serialize_field("first_opened_by", &lane.first_opened_by)?;
-        fold.end()
-    }
-}
-
-/// A map, written with the entries that `entry` makes of its own.
-fn mapped<'a, K, V, A: Serialize, B: Serialize>(
-    map: &'a BTreeMap<K, V>,
-    entry: impl Fn(&'a K, &'a V) -> (A, B),
-) -> impl Serialize {
-    struct Mapped<'a, K, V, F>(&'a BTreeMap<K, V>, F);
-
-    impl<'a, K, V, A: Serialize, B: Serialize, F: Fn(&'a K, &'a V) -> (A, B)> Serialize for Mapped<'a, K, V, F> {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            serializer.collect_map(self.0.iter().map(|(key, value)| (self.1)(key, value)))
+impl<'a> LaneFold<'a> {
+    fn of(lane: &'a Lane) -> Self {
+        Self {
+            own: Cow::Borrowed(&lane.own),
+            seen: Cow::Borrowed(&lane.seen),
+            taken: Cow::Borrowed(&lane.taken),
+            fanned: Cow::Borrowed(&lane.fanned),
+            last: Cow::Borrowed(&lane.last),
+            after_join: lane.joined.is_some() && lane.joining().is_none(),
+            fan: lane.stored_fan().map(|fan| fan.edge.id),
+            end: match &lane.phase {
+                LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id)),
+                LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
+                _ => None,
+            },
+            first_opened_by: Cow::Borrowed(&lane.first_opened_by),
         }
     }
-
-    Mapped(map, entry)
 }
 
 #[cfg(test)]

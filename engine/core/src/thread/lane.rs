@@ -47,7 +47,7 @@ pub struct Lane {
 pub type VisibleRoles = BTreeMap<RoleName, VisibleVisits>;
 
 /// A role's visits in one lane.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnVisits {
     /// The number of visits.
     pub visits: u64,
@@ -60,13 +60,14 @@ pub struct OwnVisits {
 }
 
 /// A role's visits that a lane sees.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VisibleVisits {
     /// The number of visits.
     pub visits: u64,
     /// The step of the latest visit.
     pub latest: u64,
-    /// All of them, oldest first, if a template reads them.
+    /// All of them, oldest first, if a template reads them. They are not stored with the lane.
+    #[serde(skip)]
     pub all: Vec<u64>,
 }
 
@@ -80,7 +81,7 @@ impl VisibleVisits {
 }
 
 /// How often a bounded edge was taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeCount {
     /// The count since `mark`.
     pub count: u64,

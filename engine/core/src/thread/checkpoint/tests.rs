@@ -1,3 +1,4 @@
+use super::super::lane::VisibleVisits;
 use super::*;
 
 #[test]
@@ -8,7 +9,7 @@ fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
                 "usage": {"prompt_tokens": 7, "cached_tokens": 0, "output_tokens": 1}}}"#;
     let read = Checkpoint::from_bytes(json.as_bytes()).unwrap();
     assert_eq!((read.spent().unpriced_calls, read.spent().usage.prompt_tokens), (2, 7));
-    assert_eq!(read.trunk.taken, BTreeMap::from([(3, (1, 0))]));
+    assert_eq!(*read.trunk.taken, BTreeMap::from([(EdgeId(3), EdgeCount { count: 1, mark: 0 })]));
     assert_eq!(Checkpoint::from_bytes(json.replace("4,", "3,").as_bytes()), None);
 }
 
@@ -24,7 +25,7 @@ fn what_was_spent_is_read_as_it_was_written() {
     };
     let spent = Spent { model_calls: 7, tool_calls: 8, usage, cost_usd: Some(0.25), unpriced_calls: 9, active_ms: 10 };
     let (trunk, roles) = (Lane::trunk(), BTreeMap::from([(RoleName::new("a").unwrap(), Amount::default())]));
-    let bytes = written(&(WrittenFold(&trunk), counts(&spent), &roles)).unwrap();
+    let bytes = written(&(LaneFold::of(&trunk), counts(&spent), &roles)).unwrap();
     let read = Checkpoint::from_bytes(&bytes).unwrap();
     assert_eq!((read.spent(), read.roles), (spent, roles));
     assert_eq!(
@@ -56,7 +57,7 @@ fn the_fold_of_a_lane_has_its_bytes() {
     let error = LaneError { code: "fail".to_owned(), message: "m".to_owned() };
     lane.phase = LanePhase::Failed(error.clone());
     lane.first_opened_by = vec![8];
-    let bytes = written(&WrittenFold(&lane)).unwrap();
+    let bytes = written(&LaneFold::of(&lane)).unwrap();
     let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let digest = "6162".repeat(32);
     let wanted = [
@@ -80,6 +81,6 @@ fn the_fold_of_a_lane_has_its_bytes() {
         "0108",
     ];
     assert_eq!(hex.concat(), wanted.concat());
-    let fold: LaneFold = read(&bytes).unwrap();
-    assert_eq!((fold.last, fold.end), (lane.last.clone(), Some(EndFold::Failed(error))));
+    let fold: LaneFold<'_> = read(&bytes).unwrap();
+    assert_eq!((fold.last.into_owned(), fold.end), (lane.last.clone(), Some(EndFold::Failed(error))));
 }
