@@ -3,12 +3,13 @@
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
+use strum::VariantArray;
 
 use crate::local::Ended;
 use crate::store;
 
 /// How the process ends. The numbers are part of the interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray)]
 #[repr(u8)]
 pub enum Exit {
     /// Done.
@@ -42,21 +43,7 @@ pub enum Exit {
 
 impl Exit {
     /// Every exit, by number.
-    pub const ALL: [Self; 13] = [
-        Self::Done,
-        Self::Failed,
-        Self::Invalid,
-        Self::Denied,
-        Self::Limit,
-        Self::Provider,
-        Self::Damaged,
-        Self::Busy,
-        Self::InDoubt,
-        Self::InputOutput,
-        Self::Waiting,
-        Self::Interrupted,
-        Self::Terminated,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The number.
     pub fn code(self) -> u8 {
@@ -76,7 +63,7 @@ impl Exit {
     }
 
     /// The exit of a thread that has ended.
-    pub(crate) fn of_outcome(outcome: Outcome) -> Self {
+    fn of_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Done => Self::Done,
             Outcome::Failed | Outcome::Cancelled => Self::Failed,
@@ -145,7 +132,8 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_interface() {
-        assert_eq!(Exit::ALL.map(Exit::code), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 75, 130, 143]);
+        let codes: Vec<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 75, 130, 143]);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! One entry of `tools`, `deny` or `approve`: `[ROLE/]TOOL[:WORDS or PATH]`.
 
-use std::fmt;
 use std::path::{Component, Path};
 use std::str::FromStr;
 
@@ -57,10 +56,7 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
         let invalid = |why| InvalidRule { text: text.chars().take(60).collect(), why };
-        let (subject, only) = match text.split_once(':') {
-            Some((subject, only)) => (subject, Some(only)),
-            None => (text, None),
-        };
+        let (subject, only) = text.split_once(':').map_or((text, None), |(subject, only)| (subject, Some(only)));
         // A role's name has no dot; the tool of a server has one before any slash.
         let (role, tool) = match subject.split_once('/') {
             Some((role, tool)) if !role.contains('.') => {
@@ -128,13 +124,9 @@ impl Rule {
 
     /// The program that a rule of every role covers in each of its calls by `shell`.
     pub fn program(&self) -> Option<&str> {
-        match (&self.role, &self.only) {
-            (None, Only::Words(words)) => match words.as_slice() {
-                [program] if !program.contains(['*', '/']) => Some(program),
-                _ => None,
-            },
-            _ => None,
-        }
+        let (None, Only::Words(words)) = (&self.role, &self.only) else { return None };
+        let [program] = words.as_slice() else { return None };
+        (!program.contains(['*', '/'])).then_some(program.as_str())
     }
 
     /// Whether it covers a call of its tool; `None` if the arguments do not decide it.
@@ -187,12 +179,6 @@ fn matches(pattern: &str, text: &str) -> bool {
         }
     }
     rest.len() >= last.len() && rest.ends_with(last)
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 impl Serialize for Rule {

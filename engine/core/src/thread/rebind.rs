@@ -6,12 +6,11 @@ use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{Note, Rebind, RebindKind, Record};
 
-use super::lane::{EdgeCount, LanePhase};
+use super::lane::LanePhase;
 use super::machine::{Machine, Pending, no_form};
 use super::message::{Action, Commit, Definition, Input, NewEpoch, PastStep};
 use super::recall::StepLookup;
 use crate::graph::{EdgeId, Graph};
-use std::collections::BTreeMap;
 
 impl Machine {
     /// Whether no lane is open, so that the thread can move to another definition.
@@ -37,7 +36,8 @@ impl Machine {
     pub fn rebind(&mut self, to: Definition, at_ms: u64, recall: &dyn StepLookup) -> Result<Commit, Fault> {
         let prev: Vec<Digest> = self.trunk.last.iter().map(|last| last.digest).collect();
         if !self.can_rebind() {
-            return Err(refused("a fan-out is open, whose lanes would need both definitions"));
+            let why = "a fan-out is open, whose lanes would need both definitions";
+            return Err(Fault::new(Code::ForkRefused, FaultClass::Denied, why));
         }
         let rebind = Rebind { kind: RebindKind::Rebind, prev, start: self.definition.start, to: to.start };
         let record = Record::Rebind(rebind);
@@ -84,13 +84,9 @@ impl Machine {
     }
 
     fn move_to(&mut self, to: Definition) {
-        let taken = self
-            .trunk
-            .taken
-            .iter()
-            .filter_map(|(edge, count)| Some((same_edge(&self.definition.graph, &to.graph, *edge)?, *count)));
-        let taken: BTreeMap<EdgeId, EdgeCount> = taken.collect();
-        self.trunk.taken = taken;
+        let (old, new) = (&self.definition.graph, &to.graph);
+        let taken = self.trunk.taken.iter();
+        self.trunk.taken = taken.filter_map(|(edge, count)| Some((same_edge(old, new, *edge)?, *count))).collect();
         self.definition = to;
         self.trunk.phase = LanePhase::Deciding;
         (self.ending, self.end, self.pending) = (None, None, Pending::default());
@@ -101,8 +97,4 @@ impl Machine {
 fn same_edge(old: &Graph, new: &Graph, edge: EdgeId) -> Option<EdgeId> {
     let part = old.edges().get(&edge).map(|edge| edge.part.clone())?;
     new.edges().into_iter().find(|(_, edge)| edge.part == part && edge.bound.is_some()).map(|(id, _)| id)
-}
-
-fn refused(why: &str) -> Fault {
-    Fault::new(Code::ForkRefused, FaultClass::Denied, why)
 }
