@@ -183,24 +183,19 @@ impl Machine {
                 Err(fault) => Box::new(self.reserved(path, &dispatch.role, fault)?),
             });
         }
-        let is_given = dispatch.given.is_some();
-        let is_form = !is_given && dispatch.task == Task::Form;
-        if is_form && !self.is_replaying {
-            let form = self.form(path, &dispatch)?;
-            after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
-        }
-        let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
-        self.lane_mut(path)?.phase = LanePhase::Visiting(Box::new(dispatch));
-        if is_given {
+        if dispatch.given.is_some() {
             self.given.push_back(path.clone());
         } else if !self.is_replaying {
-            if is_form {
+            if dispatch.task == Task::Form {
+                let form = self.form(path, &dispatch)?;
+                after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
                 self.clock.waiting += 1;
             } else if !self.ignores_limits {
                 self.clock.enter();
             }
-            after.actions.push(visit);
+            after.actions.push(Action::Visit(Box::new(self.visit(path, &dispatch)?)));
         }
+        self.lane_mut(path)?.phase = LanePhase::Visiting(Box::new(dispatch));
         Ok(())
     }
 
