@@ -10,16 +10,17 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Dollars, KnownCost, Note, Usage};
 use rondo_protocol::workflow::{Limits, RoleLimits};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Counted usage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Model replies that entered the thread.
     pub model_calls: u64,
     /// Tool results that entered it.
     pub tool_calls: u64,
     /// Tokens.
+    #[serde(serialize_with = "every_count")]
     pub usage: Usage,
     /// US dollars, if prices are known.
     pub cost_usd: Option<f64>,
@@ -28,6 +29,13 @@ pub struct Spent {
     pub unpriced_calls: u64,
     /// Milliseconds with at least one active lane.
     pub active_ms: u64,
+}
+
+/// Writes also the counts that JSON leaves out when they are 0: a checkpoint has no names.
+fn every_count<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+    let Usage { prompt_tokens, cached_tokens, cache_write_tokens, cache_write_long_tokens, .. } = *usage;
+    let read = (prompt_tokens, cached_tokens, cache_write_tokens, cache_write_long_tokens);
+    (read, usage.output_tokens, usage.reasoning_tokens).serialize(serializer)
 }
 
 impl Spent {

@@ -12,7 +12,6 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::Usage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -29,11 +28,11 @@ use crate::graph::{Edge, EdgeId, Graph};
 const VERSION: u8 = 5;
 
 /// The part of the fold in a thread's row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Checkpoint {
-    trunk: LaneFold<'static>,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint<'a> {
+    trunk: LaneFold<'a>,
     spent: Spent,
-    roles: BTreeMap<RoleName, Amount>,
+    roles: Cow<'a, BTreeMap<RoleName, Amount>>,
 }
 
 /// A checkpoint of version 4, which was JSON.
@@ -44,12 +43,6 @@ struct CheckpointV4 {
     spent: Spent,
     roles: BTreeMap<RoleName, Amount>,
 }
-
-/// The fields of a [`Checkpoint`] as they are written.
-type Fields = (LaneFold<'static>, Counts, BTreeMap<RoleName, Amount>);
-
-/// The fields of [`Spent`] in their order. Those of its usage, which JSON leaves out when they are 0, all stand there.
-type Counts = (u64, u64, [u64; 4], (u64, u64), Option<f64>, u64, u64);
 
 /// The part of the fold in a lane's row. It borrows from the lane whose fold is written, and owns what was read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,18 +69,18 @@ enum EndFold {
     Failed(LaneError),
 }
 
-impl Checkpoint {
+impl Checkpoint<'_> {
     /// Reads a checkpoint, or `None` if it is of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if let Some((trunk, counts, roles)) = read::<Fields>(bytes) {
-            return Some(Self { trunk, spent: spent(counts), roles });
+        if let Some(checkpoint) = read(bytes) {
+            return Some(checkpoint);
         }
         let CheckpointV4 { version, trunk, mut spent, roles } = serde_json::from_slice(bytes).ok()?;
         if spent.cost_usd.is_none() {
             // Checkpoints of earlier versions lack this count.
             spent.unpriced_calls = spent.model_calls;
         }
-        (version == 4).then_some(Self { trunk, spent, roles })
+        (version == 4).then_some(Self { trunk, spent, roles: Cow::Owned(roles) })
     }
 
     /// What was spent.
@@ -109,26 +102,6 @@ fn written(fields: &impl Serialize) -> Result<Vec<u8>, Fault> {
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let fields = bytes.strip_prefix(&[VERSION])?;
     postcard::from_bytes(fields).ok()
-}
-
-fn counts(spent: &Spent) -> Counts {
-    let Spent { model_calls, tool_calls, usage: of, cost_usd, unpriced_calls, active_ms } = *spent;
-    let read = [of.prompt_tokens, of.cached_tokens, of.cache_write_tokens, of.cache_write_long_tokens];
-    (model_calls, tool_calls, read, (of.output_tokens, of.reasoning_tokens), cost_usd, unpriced_calls, active_ms)
-}
-
-fn spent((model_calls, tool_calls, read, written, cost_usd, unpriced_calls, active_ms): Counts) -> Spent {
-    let [prompt_tokens, cached_tokens, cache_write_tokens, cache_write_long_tokens] = read;
-    let (output_tokens, reasoning_tokens) = written;
-    let usage = Usage {
-        prompt_tokens,
-        cached_tokens,
-        cache_write_tokens,
-        cache_write_long_tokens,
-        output_tokens,
-        reasoning_tokens,
-    };
-    Spent { model_calls, tool_calls, usage, cost_usd, unpriced_calls, active_ms }
 }
 
 /// A thread's rows.
@@ -169,7 +142,7 @@ impl Machine {
     /// If it cannot be written, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
         let spent = Spent { active_ms: self.clock.active_ms, ..self.budget.spent };
-        written(&(LaneFold::of(&self.trunk), counts(&spent), &self.budget.roles))
+        written(&Checkpoint { trunk: LaneFold::of(&self.trunk), spent, roles: Cow::Borrowed(&self.budget.roles) })
     }
 
     /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.
@@ -177,7 +150,9 @@ impl Machine {
     /// # Errors
     /// If a step that they name cannot be recalled.
     pub fn restore(definition: Definition, stored: Stored<'_>, recall: &dyn StepLookup) -> Result<Option<Self>, Fault> {
-        let Some(checkpoint) = Checkpoint::from_bytes(stored.checkpoint) else { return Ok(None) };
+        let Some(Checkpoint { trunk: fold, spent, roles }) = Checkpoint::from_bytes(stored.checkpoint) else {
+            return Ok(None);
+        };
         let graph = Arc::clone(&definition.graph);
         let edges = graph.edges();
         let mut machine = Self::new(definition, stored.version);
@@ -187,12 +162,12 @@ impl Machine {
         }
         machine.seq = stored.seq;
         machine.recovered = stored.recovered;
-        machine.budget.spent = checkpoint.spent;
-        machine.budget.roles.clone_from(&checkpoint.roles);
-        machine.clock.active_ms = checkpoint.spent.active_ms;
+        machine.budget.spent = spent;
+        machine.budget.roles = roles.into_owned();
+        machine.clock.active_ms = spent.active_ms;
         let mut trunk = Lane::trunk();
         let restoring = Restoring { graph: &graph, edges: &edges, recall };
-        if !restoring.fold(checkpoint.trunk, &mut trunk)? {
+        if !restoring.fold(fold, &mut trunk)? {
             return Ok(None);
         }
         for role in keep_all.iter() {

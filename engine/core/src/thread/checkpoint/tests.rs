@@ -1,3 +1,5 @@
+use rondo_protocol::object::Usage;
+
 use super::super::lane::VisibleVisits;
 use super::*;
 
@@ -25,9 +27,10 @@ fn what_was_spent_is_read_as_it_was_written() {
     };
     let spent = Spent { model_calls: 7, tool_calls: 8, usage, cost_usd: Some(0.25), unpriced_calls: 9, active_ms: 10 };
     let (trunk, roles) = (Lane::trunk(), BTreeMap::from([(RoleName::new("a").unwrap(), Amount::default())]));
-    let bytes = written(&(LaneFold::of(&trunk), counts(&spent), &roles)).unwrap();
+    let checkpoint = Checkpoint { trunk: LaneFold::of(&trunk), spent, roles: Cow::Borrowed(&roles) };
+    let bytes = written(&checkpoint).unwrap();
     let read = Checkpoint::from_bytes(&bytes).unwrap();
-    assert_eq!((read.spent(), read.roles), (spent, roles));
+    assert_eq!(read, checkpoint);
     assert_eq!(
         bytes,
         [&[5][..], &[0; 9], &[7, 8, 1, 2, 3, 4, 5, 6, 1, 0, 0, 0, 0, 0, 0, 0xd0, 0x3f, 9, 10, 1, 1], b"a", &[0; 9]]
