@@ -228,17 +228,6 @@ impl Fan {
         if last.is_empty() { self.source.iter().map(|last| last.digest).collect() } else { last }
     }
 
-    /// What was seen in all lanes, in declared order.
-    pub fn seen(&self) -> VisibleRoles {
-        let mut seen = VisibleRoles::new();
-        for lane in self.lanes.values() {
-            for (role, of_lane) in &lane.seen {
-                seen.entry(role.clone()).or_default().extend(of_lane);
-            }
-        }
-        seen
-    }
-
     /// Every lane that may have a row, including nested ones.
     fn paths(&self) -> Vec<LanePath> {
         let mut paths = Vec::new();

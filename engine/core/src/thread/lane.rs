@@ -46,6 +46,12 @@ pub struct Lane {
 /// The visits of each role that a lane sees.
 pub type VisibleRoles = BTreeMap<RoleName, VisibleVisits>;
 
+fn see(views: &mut VisibleRoles, later: &VisibleRoles) {
+    for (role, seen) in later {
+        views.entry(role.clone()).or_default().extend(seen);
+    }
+}
+
 /// A role's visits in one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnVisits {
@@ -248,9 +254,7 @@ impl Lane {
     /// What lanes opened now will see.
     pub fn views(&self) -> Arc<VisibleRoles> {
         let mut views = VisibleRoles::clone(&self.base);
-        for (role, since) in &self.seen {
-            views.entry(role.clone()).or_default().extend(since);
-        }
+        see(&mut views, &self.seen);
         Arc::new(views)
     }
 
@@ -333,11 +337,9 @@ impl Lane {
         }
     }
 
-    /// Adds what was seen in the lanes of a joined fan-out.
+    /// Adds what was seen in the lanes of a joined fan-out, in declared order.
     pub fn see_lanes(&mut self, fan: &Fan) {
-        for (role, seen) in fan.seen() {
-            self.seen.entry(role).or_default().extend(&seen);
-        }
+        fan.lanes.values().for_each(|lane| see(&mut self.seen, &lane.seen));
     }
 
     /// Its current visit.
