@@ -156,11 +156,6 @@ impl Machine {
         self.seq
     }
 
-    /// The row's version.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
     /// The digest of the trunk's last step.
     pub fn head(&self) -> Option<Digest> {
         self.trunk.last.as_ref().map(|last| last.digest)
@@ -200,11 +195,6 @@ impl Machine {
     #[must_use]
     pub fn ignoring_limits(self) -> Self {
         Self { ignores_limits: true, ..self }
-    }
-
-    /// The trunk.
-    pub fn trunk(&self) -> &Lane {
-        &self.trunk
     }
 
     /// The visits in progress, in the order of their lanes.

@@ -291,7 +291,7 @@ impl Thread {
         assert!(
             self.finished.is_some() || self.stopped.is_some(),
             "nothing can happen, and the thread has not ended: {:#?}\n{}",
-            self.machine.trunk(),
+            self.machine.trunk,
             self.text()
         );
     }

@@ -187,7 +187,7 @@ fn any_and_a_number_of_lanes_cancel_the_rest() {
     is_clean(&thread);
 
     let whole = thread.remade(How::Follow);
-    assert_eq!(whole.trunk().last, thread.machine.trunk().last);
+    assert_eq!(whole.trunk.last, thread.machine.trunk.last);
 
     let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "2")), &[ITEMS]);
     assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] cancelled"]);

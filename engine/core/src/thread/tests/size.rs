@@ -31,7 +31,7 @@ fn measured(lanes: usize) -> (u64, usize, usize) {
         thread.happens(&event);
         checkpoint = checkpoint.max(thread.rows.checkpoint.len());
         row = row.max(thread.rows.lanes.values().next_back().map_or(0, |state| state.fold.len()));
-        if let Some(fan) = thread.machine.trunk().lanes() {
+        if let Some(fan) = thread.machine.trunk.lanes() {
             assert!(fan.open <= 64);
         }
     }
