@@ -132,7 +132,7 @@ pub fn read_import_mark(value: &[u8]) -> Result<ImportMark, Error> {
     let mark = (|| {
         let token = fields.array()?;
         let threads = fields.list(Fields::thread)?;
-        let batches = fields.list(|fields| keys::batch_with(fields.array()?))?;
+        let batches = fields.list(|fields| fields.array().map(keys::batch_with))?;
         fields.rest.is_empty().then_some(ImportMark { token, threads, batches })
     })();
     mark.ok_or_else(|| short(IMPORT))
@@ -354,8 +354,7 @@ fn status_code(status: Status) -> u8 {
 }
 
 fn status_of(code: u8) -> Option<Status> {
-    use Status::{Cancelled, Done, Failed, Running, Stopped, Waiting};
-    [Running, Waiting, Stopped, Done, Failed, Cancelled].into_iter().find(|status| status_code(*status) == code)
+    Status::ALL.into_iter().find(|status| status_code(*status) == code)
 }
 
 /// Encodes bytes that are opaque here, or have a fixed length.
@@ -453,7 +452,7 @@ impl<'a> Fields<'a> {
     }
 
     fn thread(&mut self) -> Option<ThreadId> {
-        keys::thread(self.array()?)
+        self.array().map(keys::thread)
     }
 
     fn string(&mut self) -> Option<&'a str> {

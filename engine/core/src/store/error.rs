@@ -114,6 +114,20 @@ impl Error {
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), what: error.to_string() }
     }
+
+    /// Adds the location of a damaged value, if it has none yet.
+    #[must_use]
+    pub fn at(self, family: Family, key: &[u8], thread: Option<&ThreadId>) -> Self {
+        let Self::Damaged(mut damage) = self else { return self };
+        if damage.key.is_none() {
+            damage.family = Some(family.name().into());
+            damage.key = Some(key.to_vec());
+        }
+        if damage.thread.is_none() {
+            damage.thread = thread.cloned();
+        }
+        Self::Damaged(damage)
+    }
 }
 
 /// What is damaged, and its location if known.
@@ -175,21 +189,5 @@ fn code_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::E
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
         Self::Damaged(Box::new(damage))
-    }
-}
-
-impl Error {
-    /// Adds the location of a damaged value, if it has none yet.
-    #[must_use]
-    pub fn at(self, family: Family, key: &[u8], thread: Option<&ThreadId>) -> Self {
-        let Self::Damaged(mut damage) = self else { return self };
-        if damage.key.is_none() {
-            damage.family = Some(family.name().into());
-            damage.key = Some(key.to_vec());
-        }
-        if damage.thread.is_none() {
-            damage.thread = thread.cloned();
-        }
-        Self::Damaged(damage)
     }
 }

@@ -8,7 +8,7 @@
 
 #![expect(missing_docs, reason = "engine/docs/store-format.md says what each key and value holds")]
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use rondo_protocol::digest::Digest;
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
@@ -100,7 +100,7 @@ pub fn family_of(key: &[u8]) -> Option<Family> {
 pub fn thread_of(key: &[u8]) -> Option<ThreadId> {
     let (kind, rest) = key.split_first_chunk::<2>()?;
     match *kind {
-        STEP | VISIT | COMPACTION | NOTE | ROW | LANE | LIST | RECORD => thread(*rest.first_chunk()?),
+        STEP | VISIT | COMPACTION | NOTE | ROW | LANE | LIST | RECORD => rest.first_chunk().copied().map(thread),
         PLACE => placed(key).map(|(thread, _)| thread),
         _ => None,
     }
@@ -125,17 +125,14 @@ pub enum EntryKind {
 
 /// The kind of such an entry; `None` if its key has another shape.
 pub(crate) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
-    if key == FORMAT {
-        return Some(EntryKind::Format);
-    }
-    if key == LEDGER {
-        return Some(EntryKind::Ledger);
-    }
-    if key == IMPORT {
-        return Some(EntryKind::Import);
+    match key {
+        FORMAT => return Some(EntryKind::Format),
+        LEDGER => return Some(EntryKind::Ledger),
+        IMPORT => return Some(EntryKind::Import),
+        _ => {}
     }
     let (kind, rest) = key.split_first_chunk::<2>()?;
-    let numbered = || thread_of(key).and_then(|_| Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?)));
+    let numbered = || Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?));
     match *kind {
         PLACE => placed(key).map(|(_, seq)| EntryKind::Place { seq }),
         VISIT | COMPACTION => {
@@ -143,14 +140,14 @@ pub(crate) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
             let (lane, role) = std::str::from_utf8(names).ok()?.strip_suffix('\0')?.split_once('\0')?;
             LanePath::new(lane).ok()?;
             RoleName::new(role).ok()?;
-            thread_of(key).map(|_| EntryKind::Visit)
+            Some(EntryKind::Visit)
         }
         NOTE => numbered().map(|seq| EntryKind::Note { seq }),
-        LANE => lane_of_row(key).and(thread_of(key)).map(|_| EntryKind::Lane),
+        LANE => lane_of_row(key).map(|_| EntryKind::Lane),
         LIST => numbered().map(|opened_by| EntryKind::List { opened_by }),
         BATCH => batch_of(key).map(|_| EntryKind::Batch),
         BATCH_LINE => (rest.len() == 20).then_some(EntryKind::BatchLine),
-        RECORD => lane_of_record(key).and(thread_of(key)).map(|_| EntryKind::Record),
+        RECORD => lane_of_record(key).map(|_| EntryKind::Record),
         HOOK => {
             let (length, space) = rest.split_first_chunk::<2>()?;
             space.get(..usize::from(u16::from_be_bytes(*length))).map(|_| EntryKind::Hook)
@@ -183,7 +180,7 @@ pub fn row(thread: &ThreadId) -> Vec<u8> {
 }
 
 pub fn thread_of_row(key: &[u8]) -> Option<ThreadId> {
-    thread(key.strip_prefix(&ROW)?.try_into().ok()?)
+    key.strip_prefix(&ROW)?.try_into().ok().map(thread)
 }
 
 /// The row of an open lane, in [`Family::Threads`].
@@ -223,19 +220,19 @@ pub fn batches(after: Option<&BatchId>) -> Range<Vec<u8>> {
 }
 
 pub fn batch_of(key: &[u8]) -> Option<BatchId> {
-    batch_with(key.strip_prefix(&BATCH)?.try_into().ok()?)
+    key.strip_prefix(&BATCH)?.try_into().ok().map(batch_with)
 }
 
 /// The batch with these 128 bits.
-pub(crate) fn batch_with(bytes: [u8; 16]) -> Option<BatchId> {
-    let bits = u128::from_be_bytes(bytes);
-    Some(BatchId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
+pub(crate) fn batch_with(bytes: [u8; 16]) -> BatchId {
+    let (unix_ms, random) = id_parts(bytes);
+    BatchId::from_parts(unix_ms, random)
 }
 
 /// The batch in the key of one of its lines.
 pub fn batch_of_line(key: &[u8]) -> Option<BatchId> {
     let (id, _line) = key.strip_prefix(&BATCH_LINE)?.split_last_chunk::<4>()?;
-    batch_with(id.try_into().ok()?)
+    id.try_into().ok().map(batch_with)
 }
 
 /// A line of a batch, in [`Family::Threads`].
@@ -321,35 +318,32 @@ pub(crate) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
 pub fn placed(key: &[u8]) -> Option<(ThreadId, u64)> {
     let rest = key.strip_prefix(&PLACE)?.get(PLACE_DIGEST_BYTES..)?;
     let (id, number) = rest.split_first_chunk::<16>()?;
-    Some((thread(*id)?, u64::from_be_bytes(number.try_into().ok()?)))
+    Some((thread(*id), u64::from_be_bytes(number.try_into().ok()?)))
 }
 
 /// A record found by role and visit, in [`Family::Index`]; the value is its number.
 pub fn visit(thread: &ThreadId, key: &VisitKey) -> Vec<u8> {
-    visits_from(thread, key.index, (&key.lane, &key.role), key.visit)
+    numbered_visit(thread, key.index, (&key.lane, &key.role), key.visit)
 }
 
-/// A role's records in a lane from a visit on, in [`Family::Index`].
-pub fn visits(thread: &ThreadId, index: VisitIndex, of: (&LanePath, &RoleName), from: u64) -> Range<Vec<u8>> {
-    visits_from(thread, index, of, from)..below(visits_prefix(thread, index, of)).end
-}
-
-fn visits_from(thread: &ThreadId, index: VisitIndex, of: (&LanePath, &RoleName), from: u64) -> Vec<u8> {
-    let mut key = visits_prefix(thread, index, of);
-    key.extend_from_slice(&from.to_be_bytes());
-    key
+/// A role's records in a lane within visits, in [`Family::Index`].
+pub fn visits(
+    thread: &ThreadId,
+    index: VisitIndex,
+    of: (&LanePath, &RoleName),
+    visits: &RangeInclusive<u64>,
+) -> Range<Vec<u8>> {
+    numbered_visit(thread, index, of, *visits.start())..behind(numbered_visit(thread, index, of, *visits.end()))
 }
 
 /// One record of a journal, in [`Family::Journal`].
 pub fn record(thread: &ThreadId, lane: &LanePath, position: u32) -> Vec<u8> {
-    let mut key = record_prefix(thread, lane);
-    key.extend_from_slice(&position.to_be_bytes());
-    key
+    join(RECORD, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0], &position.to_be_bytes()])
 }
 
 /// The journal of a lane, in [`Family::Journal`].
 pub fn records(thread: &ThreadId, lane: &LanePath) -> Range<Vec<u8>> {
-    below(record_prefix(thread, lane))
+    below(join(RECORD, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0]]))
 }
 
 /// The journals of all lanes of a thread, in [`Family::Journal`].
@@ -385,16 +379,13 @@ pub fn hook_key<'a>(space: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     key.get(HOOK.len() + 2 + space.len()..)
 }
 
-fn visits_prefix(thread: &ThreadId, index: VisitIndex, (lane, role): (&LanePath, &RoleName)) -> Vec<u8> {
+fn numbered_visit(thread: &ThreadId, index: VisitIndex, (lane, role): (&LanePath, &RoleName), visit: u64) -> Vec<u8> {
     let kind = match index {
         VisitIndex::Steps => VISIT,
         VisitIndex::Compactions => COMPACTION,
     };
-    join(kind, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
-}
-
-fn record_prefix(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
-    join(RECORD, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0]])
+    let (lane, role) = (lane.as_str().as_bytes(), role.as_str().as_bytes());
+    join(kind, &[&thread_bytes(thread), lane, &[0], role, &[0], &visit.to_be_bytes()])
 }
 
 fn numbered(kind: [u8; 2], thread: &ThreadId, seq: u64) -> Vec<u8> {
@@ -407,7 +398,7 @@ fn of_thread(kind: [u8; 2], thread: &ThreadId) -> Vec<u8> {
 
 fn join(kind: [u8; 2], parts: &[&[u8]]) -> Vec<u8> {
     let length = kind.len() + parts.iter().map(|part| part.len()).sum::<usize>();
-    let mut key = Vec::with_capacity(length + 8);
+    let mut key = Vec::with_capacity(length);
     key.extend_from_slice(&kind);
     for part in parts {
         key.extend_from_slice(part);
@@ -455,9 +446,15 @@ pub(crate) fn id_bytes(id: &str) -> [u8; 16] {
 }
 
 /// The id with these 128 bits.
-pub fn thread(bytes: [u8; 16]) -> Option<ThreadId> {
+pub fn thread(bytes: [u8; 16]) -> ThreadId {
+    let (unix_ms, random) = id_parts(bytes);
+    ThreadId::from_parts(unix_ms, random)
+}
+
+/// The 48 bits of an id's time, and its random ones.
+fn id_parts(bytes: [u8; 16]) -> (u64, u128) {
     let bits = u128::from_be_bytes(bytes);
-    Some(ThreadId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
+    (u64::try_from(bits >> 80).unwrap_or_default(), bits)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! [`Read`] is implemented here once, with all its checks, for everything that has tables.
 
+use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range, RangeInclusive};
 
 use rondo_protocol::digest::{Digest, Kind};
@@ -104,12 +105,25 @@ fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq:
     }
 }
 
+/// The threads and numbers of the steps with a digest, of those whose places are within `keys`.
+fn places<T: Tables + ?Sized>(tables: &T, digest: Digest, keys: Range<Vec<u8>>) -> Result<Vec<(ThreadId, u64)>, Error> {
+    let candidates = page(tables, (Family::Index, keys), usize::MAX, None, |key, _| {
+        keys::placed(key).ok_or_else(|| strange(Family::Index, key, "place"))
+    })?;
+    let mut places = Vec::new();
+    for (thread, seq) in candidates {
+        if holds(tables, digest, &thread, seq)? {
+            places.push((thread, seq));
+        }
+    }
+    Ok(places)
+}
+
 /// The notes of a thread, read ahead in batches, so that a scan needs no lookup for each.
 struct NoteReader<'a, T: ?Sized> {
     tables: &'a T,
     thread: &'a ThreadId,
-    ahead: std::collections::VecDeque<(u64, Note)>,
-    next: u64,
+    ahead: VecDeque<(u64, Note)>,
     ended: bool,
 }
 
@@ -124,24 +138,21 @@ impl<T: Tables + ?Sized> NoteReader<'_, T> {
                 Some((number, _)) if *number == seq => {
                     return Ok(self.ahead.pop_front().map(|(_, note)| note).unwrap_or_default());
                 }
-                None if !self.ended => self.read_ahead(seq.max(self.next))?,
+                None if !self.ended => self.read_ahead(seq)?,
                 _ => return Err(missing(self.thread, seq, Family::Notes)),
             }
         }
     }
 
     fn read_ahead(&mut self, from: u64) -> Result<(), Error> {
-        let (ahead, next) = (&mut self.ahead, &mut self.next);
-        self.ended = true;
-        let ended = &mut self.ended;
-        self.tables.range(Family::Notes, keys::notes(self.thread, from), &mut |key, value| {
+        let notes = (Family::Notes, keys::notes(self.thread, from));
+        let notes = page(self.tables, notes, NOTES_AHEAD, Some(self.thread), |key, value| {
             let seq = keys::seq(key).ok_or_else(|| strange(Family::Notes, key, "note"))?;
-            let note = codec::read_note(value).map_err(|error| error.at(Family::Notes, key, Some(self.thread)))?;
-            ahead.push_back((seq, note));
-            *next = seq.saturating_add(1);
-            *ended = ahead.len() < NOTES_AHEAD;
-            Ok(if *ended { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })
+            Ok((seq, codec::read_note(value)?))
+        })?;
+        self.ended = notes.len() < NOTES_AHEAD;
+        self.ahead = notes.into();
+        Ok(())
     }
 }
 
@@ -189,8 +200,7 @@ impl<T: Tables> Read for T {
         visit: &mut dyn FnMut(StepBytes<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let from = *seqs.start();
-        let mut notes =
-            NoteReader { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
+        let mut notes = NoteReader { tables: self, thread, ahead: VecDeque::new(), ended: false };
         self.range(Family::Steps, keys::steps(thread, from), &mut |key, value| {
             let seq = keys::seq(key).ok_or_else(|| strange(Family::Steps, key, "step"))?;
             if !seqs.contains(&seq) {
@@ -222,47 +232,22 @@ impl<T: Tables> Read for T {
         of: (&LanePath, &RoleName),
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error> {
-        let mut places = Vec::new();
-        self.range(Family::Index, keys::visits(thread, index, of, *visits.start()), &mut |key, value| {
+        if visits.is_empty() {
+            return Ok(Vec::new());
+        }
+        let range = (Family::Index, keys::visits(thread, index, of, &visits));
+        page(self, range, usize::MAX, Some(thread), |key, value| {
             let visit = keys::seq(key).ok_or_else(|| strange(Family::Index, key, "visit"))?;
-            if !visits.contains(&visit) {
-                return Ok(ControlFlow::Break(()));
-            }
-            let seq = codec::read_seq(value).map_err(|error| error.at(Family::Index, key, Some(thread)))?;
-            places.push((visit, seq));
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(places)
+            Ok((visit, codec::read_seq(value)?))
+        })
     }
 
     fn own_place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
-        let mut found = None;
-        let mut candidates = Vec::new();
-        self.range(Family::Index, keys::places_in(digest, thread), &mut |key, _| {
-            candidates.extend(keys::seq(key));
-            Ok(ControlFlow::Continue(()))
-        })?;
-        for seq in candidates {
-            if holds(self, digest, thread, seq)? {
-                found = Some(seq);
-            }
-        }
-        Ok(found)
+        Ok(places(self, digest, keys::places_in(digest, thread))?.last().map(|(_, seq)| *seq))
     }
 
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {
-        let mut candidates = Vec::new();
-        self.range(Family::Index, keys::places(digest), &mut |key, _| {
-            candidates.push(keys::placed(key).ok_or_else(|| strange(Family::Index, key, "place"))?);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let mut places = Vec::new();
-        for (thread, seq) in candidates {
-            if holds(self, digest, &thread, seq)? {
-                places.push((thread, seq));
-            }
-        }
-        Ok(places)
+        places(self, digest, keys::places(digest))
     }
 
     fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
@@ -285,14 +270,10 @@ impl<T: Tables> Read for T {
     }
 
     fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error> {
-        let mut lanes: Vec<LanePath> = Vec::new();
-        self.range(Family::Journal, keys::records_of(thread), &mut |key, _| {
-            let lane = keys::lane_of_record(key).ok_or_else(|| strange(Family::Journal, key, "record"))?;
-            if lanes.last() != Some(&lane) {
-                lanes.push(lane);
-            }
-            Ok(ControlFlow::Continue(()))
+        let mut lanes = page(self, (Family::Journal, keys::records_of(thread)), usize::MAX, Some(thread), |key, _| {
+            keys::lane_of_record(key).ok_or_else(|| strange(Family::Journal, key, "record"))
         })?;
+        lanes.dedup();
         Ok(lanes)
     }
 
