@@ -13,15 +13,14 @@ use std::time::Duration;
 use futures_util::future::{self, BoxFuture};
 use parking_lot::Mutex;
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
 use crate::shared_store::SharedStore;
-use crate::tables::Change;
 use crate::write::EncodedCommit;
 use crate::{
-    CancelOutcome, Commit, CommitHeader, Damage, Error, Family, JournalRecord, Read, Replica, Row, StepStore, Tables,
-    ThreadDrivers, ThreadLocks, Visited, Write, WriteLog, WriteStore,
+    CancelOutcome, Commit, Damage, Error, Family, JournalRecord, Read, Replica, Row, StepStore, Tables, ThreadDrivers,
+    ThreadLocks, Visited, Write, WriteLog, WriteStore, keys,
 };
 
 /// The version of a write in a log. A reader knows older ones.
@@ -33,17 +32,8 @@ const POSITIONS: &str = "replica";
 /// A write as a log holds it, after its version, in postcard's encoding.
 #[derive(Debug, Serialize, Deserialize)]
 enum LoggedWrite {
-    Commit {
-        header: CommitHeader,
-        changes: Vec<Change>,
-        clear_journal: Vec<LanePath>,
-        closed: Vec<LanePath>,
-        link: Vec<u8>,
-    },
-    Records {
-        thread: ThreadId,
-        records: Vec<JournalRecord>,
-    },
+    Commit(Box<EncodedCommit>),
+    Records { thread: ThreadId, records: Vec<JournalRecord> },
 }
 
 impl LoggedWrite {
@@ -58,14 +48,7 @@ impl LoggedWrite {
             return Err(Error::Version { form: "write in a log".into(), found: *version, known: VERSION });
         }
         Ok(match postcard::from_bytes(rest).map_err(|error| damaged(error.to_string()))? {
-            Self::Commit { header, changes, clear_journal, closed, link } => Write::Commit(Box::new(EncodedCommit {
-                header,
-                changes,
-                clear_journal,
-                must_sync: false,
-                closed,
-                link,
-            })),
+            Self::Commit(commit) => Write::Commit { commit, sync: false },
             Self::Records { thread, records } => Write::Records { thread, records, sync: false },
         })
     }
@@ -76,12 +59,7 @@ impl LoggedWrite {
 /// # Errors
 /// [`Error::Malformed`] if the store would refuse it.
 pub fn logged(commit: Commit) -> Result<Vec<u8>, Error> {
-    of_commit(EncodedCommit::new(commit, Durability::Sync)?).to_bytes()
-}
-
-fn of_commit(commit: EncodedCommit) -> LoggedWrite {
-    let EncodedCommit { header, changes, clear_journal, must_sync: _, closed, link } = commit;
-    LoggedWrite::Commit { header, changes, clear_journal, closed, link }
+    LoggedWrite::Commit(Box::new(EncodedCommit::new(commit)?)).to_bytes()
 }
 
 /// The most threads above one that are looked for: more than children are nested.
@@ -131,10 +109,8 @@ impl Drop for RootLease<'_> {
 
 /// The lock of a root's entries, which is not that of who drives the thread.
 fn lock_of(root: &ThreadId) -> ThreadId {
-    let bytes = crate::keys::thread_bytes(root);
-    let (time, random) = bytes.split_at(6);
-    let number = |bytes: &[u8]| bytes.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
-    ThreadId::from_parts(u64::try_from(number(time)).unwrap_or_default(), number(random) ^ 1 << 60)
+    let bits = u128::from_be_bytes(keys::thread_bytes(root)) ^ 1 << 60;
+    keys::thread(bits.to_be_bytes())
 }
 
 impl Copied {
@@ -171,7 +147,7 @@ impl<S: WriteStore + StepStore> Copied<S> {
         // What a thread wrote before a commit that is here is here too, and records would come back that it has cleared.
         let mut stored: BTreeMap<ThreadId, usize> = BTreeMap::new();
         for (number, write) in writes.iter().enumerate() {
-            if let Some(thread) = write.thread().filter(|_| matches!(write, Write::Commit(_)))
+            if let Some(thread) = write.thread().filter(|_| matches!(write, Write::Commit { .. }))
                 && write.is_stored(&self.store)?
             {
                 stored.insert(thread.clone(), number);
@@ -185,7 +161,7 @@ impl<S: WriteStore + StepStore> Copied<S> {
                 continue;
             }
             // The last commit of an entry brings the number with it: one write instead of two.
-            if let Write::Commit(commit) = &mut write
+            if let Write::Commit { commit, .. } = &mut write
                 && number + 1 == count
                 && let Some(Write::Changes { changes, .. }) = position.take()
             {
@@ -266,16 +242,16 @@ impl<S: Read> ReplicatedStore<S> {
 impl<S: WriteStore> WriteStore for ReplicatedStore<S> {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         let (logged, needs, urgent) = match write {
-            Write::Commit(commit) => {
+            Write::Commit { commit, .. } => {
                 let needs = commit.header.needs.clone();
-                (of_commit(*commit), needs, true)
+                (LoggedWrite::Commit(commit), needs, true)
             }
             Write::Records { thread, records, sync } => (LoggedWrite::Records { thread, records }, Vec::new(), sync),
             // What belongs to no thread is this store's own.
             other => return self.local.submit(other),
         };
         let thread = match &logged {
-            LoggedWrite::Commit { header, .. } => &header.thread,
+            LoggedWrite::Commit(commit) => &commit.header.thread,
             LoggedWrite::Records { thread, .. } => thread,
         };
         let above = if self.log.knows(thread) { Vec::new() } else { self.above(thread, needs) };

@@ -15,7 +15,11 @@ use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewS
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
-    Commit(Box<EncodedCommit>),
+    Commit {
+        commit: Box<EncodedCommit>,
+        /// Whether it must be on the device before it is acknowledged.
+        sync: bool,
+    },
     Records {
         thread: ThreadId,
         records: Vec<JournalRecord>,
@@ -40,7 +44,8 @@ pub(crate) enum Write {
 
 impl Write {
     pub(crate) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
-        EncodedCommit::new(commit, durability).map(|commit| Self::Commit(Box::new(commit)))
+        let commit = Box::new(EncodedCommit::new(commit)?);
+        Ok(Self::Commit { commit, sync: durability == Durability::Sync })
     }
 
     /// Checks journal records.
@@ -74,7 +79,7 @@ impl Write {
     /// Its thread. Writes of one thread keep their order; a deletion follows what was acknowledged.
     pub(crate) fn thread(&self) -> Option<&ThreadId> {
         match self {
-            Self::Commit(commit) => Some(&commit.header.thread),
+            Self::Commit { commit, .. } => Some(&commit.header.thread),
             Self::Records { thread, .. } => Some(thread),
             Self::Delete { .. } | Self::Import(_) | Self::Collect(_) | Self::Changes { .. } => None,
         }
@@ -82,14 +87,14 @@ impl Write {
 
     /// The thread whose row it writes, and the row's version after it.
     pub(crate) fn row(&self) -> Option<(&ThreadId, u64)> {
-        let Self::Commit(commit) = self else { return None };
+        let Self::Commit { commit, .. } = self else { return None };
         Some((&commit.header.thread, commit.header.version))
     }
 
     /// Whether it is known to be stored already. Journal records, changes and those of a collection can be written again.
     pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
         match self {
-            Self::Commit(commit) => commit.is_stored(store),
+            Self::Commit { commit, .. } => commit.is_stored(store),
             Self::Delete { threads, .. } => {
                 for (thread, _) in threads {
                     if store.get(Family::Threads, &keys::row(thread))?.is_some() {
@@ -105,7 +110,7 @@ impl Write {
 
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
-            Self::Commit(commit) => size_of_changes(&commit.changes),
+            Self::Commit { commit, .. } => size_of_changes(&commit.changes),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
             Self::Delete { threads, lines, .. } => size_of_val(threads.as_slice()) + size_of_changes(lines),
             Self::Import(import) => import.size_bytes(),
@@ -119,22 +124,20 @@ pub(crate) fn size_of_changes(changes: &[Change]) -> usize {
     changes.iter().map(Change::size_bytes).sum()
 }
 
-/// A commit as table changes.
+/// A commit as table changes. A log elsewhere holds it in this form (`replicated.rs`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EncodedCommit {
     pub(crate) header: CommitHeader,
     /// Everything that it writes and deletes, except journals.
     pub(crate) changes: Vec<Change>,
     pub(crate) clear_journal: Vec<LanePath>,
-    /// Whether it must be on the device before it is acknowledged.
-    pub(crate) must_sync: bool,
     pub(crate) closed: Vec<LanePath>,
     /// The bytes that the ledger's chain hashes for it: the row's key and version, and the step's digest or zeros.
     pub(crate) link: Vec<u8>,
 }
 
 impl EncodedCommit {
-    pub(crate) fn new(commit: Commit, durability: Durability) -> Result<Self, Error> {
+    pub(crate) fn new(commit: Commit) -> Result<Self, Error> {
         commit.check()?;
         let header = commit.header();
         let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
@@ -163,7 +166,7 @@ impl EncodedCommit {
             change(Family::Threads, keys::list(&thread, opened_by), value);
         }
         change(Family::Threads, row_key, Some(codec::write_row(&row)));
-        Ok(Self { must_sync: durability == Durability::Sync, header, changes, clear_journal, closed, link })
+        Ok(Self { header, changes, clear_journal, closed, link })
     }
 
     /// Whether it is stored: its step, which never changes, or without one exactly its row.

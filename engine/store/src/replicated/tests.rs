@@ -3,6 +3,7 @@ use std::path::Path;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use rondo_protocol::digest::Digest;
+use rondo_protocol::id::LanePath;
 use sha2::{Digest as _, Sha256};
 
 use super::*;

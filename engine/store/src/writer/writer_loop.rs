@@ -113,7 +113,7 @@ impl<T: WriteTables> WriterLoop<T> {
         let taken = match self.failure.get() {
             Some(error) => Err(error.clone()),
             None => match work.write {
-                Write::Commit(commit) => self.take_commit(batch, *commit),
+                Write::Commit { commit, sync } => self.take_commit(batch, *commit, sync),
                 Write::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
                 Write::Delete { threads, lines, sync } => self.take_deletion(batch, &threads).map(|()| {
                     batch.changes.extend(lines);
@@ -135,7 +135,7 @@ impl<T: WriteTables> WriterLoop<T> {
         }
     }
 
-    fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit) -> Result<(), Error> {
+    fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit, sync: bool) -> Result<(), Error> {
         let (version, seq) = self.end(&commit.header.thread)?;
         commit.header.check_follows(version, seq)?;
         if version == 0 && self.importing.as_ref().is_some_and(|mark| mark.names(&commit.header.thread)) {
@@ -166,7 +166,7 @@ impl<T: WriteTables> WriterLoop<T> {
         self.add(batch, commit.changes);
         batch.chain(&commit.link);
         batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.header.step.is_some()));
-        batch.sync |= commit.must_sync;
+        batch.sync |= sync;
         Ok(())
     }
 

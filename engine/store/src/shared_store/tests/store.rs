@@ -94,7 +94,7 @@ async fn a_commit_whose_answer_was_lost_is_sent_again_only_if_it_is_absent() {
             let (drivers, runtime) = (Arc::new(Drivers::default()), Handle::current());
             let mut service = Some(Service { store, drivers, own_threads: Arc::new(unheard()), runtime });
             let holder = holder::serve(folder.path(), move |request| match request {
-                Request::Write(Write::Commit(_)) => {
+                Request::Write(Write::Commit { .. }) => {
                     let service = service.take().unwrap();
                     if is_stored {
                         service.respond(None, request).unwrap();
