@@ -95,13 +95,13 @@ fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
     }
     // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
     let before = DrivenThreads::of(at)?;
-    let (reader, opened) = store::RocksReader::open(at)?;
+    let (reader, notices) = store::RocksReader::open(at)?;
     let driven = match before {
         DrivenThreads::Unknown => before,
         _ if is_copy(&reader)? => DrivenThreads::Unknown,
         before @ DrivenThreads::These(_) => before.or(DrivenThreads::of(at)?),
     };
-    Ok(Some((StoreView { store: Box::new(reader), driven }, opened.notices)))
+    Ok(Some((StoreView { store: Box::new(reader), driven }, notices)))
 }
 
 /// A writable store: the user's own, or one that a person agreed to use.

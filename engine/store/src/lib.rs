@@ -30,7 +30,7 @@ pub(crate) mod tests;
 
 pub use lock::{ThreadLocks, holder};
 pub(crate) use reserve::has_room_beside;
-pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
+pub use rocks::{Options, RocksReader, RocksStore, is_unwritten};
 pub(crate) use rondo_core::store::keys::Family;
 pub(crate) use rondo_core::store::tables::{Tables, Visited};
 pub use rondo_core::store::*;

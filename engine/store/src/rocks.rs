@@ -67,13 +67,6 @@ pub struct Options {
     pub owner: Option<Owner>,
 }
 
-/// Notices for the user about a successful opening.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// What was repaired or could not be checked, one sentence each.
-    pub notices: Vec<String>,
-}
-
 /// A store that this process holds and writes.
 pub struct RocksStore {
     // The fields are dropped in this order: the writer ends, the database closes, the lock is released.
@@ -95,13 +88,14 @@ impl Drop for Closed {
 }
 
 impl RocksStore {
-    /// Opens the store in `folder`, which is created (for its owner only) if it does not exist.
+    /// Opens the store in `folder`, which is created (for its owner only) if it does not exist. Also returns notices for the
+    /// user: what was repaired or could not be checked, one sentence each.
     ///
     /// # Errors
     /// [`Error::Busy`] if another process holds it; [`Error::Damaged`] if something acknowledged is missing or cannot
     /// be read; [`Error::Format`] if a newer version wrote it; [`Error::Io`]. After an error the database is
     /// unchanged.
-    pub fn open(folder: &Path, options: Options) -> Result<(Self, Opened), Error> {
+    pub fn open(folder: &Path, options: Options) -> Result<(Self, Vec<String>), Error> {
         folder::make(folder)?;
         let lock = FolderLock::take(folder)?;
         if let (FolderState::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
@@ -109,9 +103,9 @@ impl RocksStore {
         }
         let reserve = Reserve::found(folder);
         recovery::tidy(folder)?;
-        let mut opened = Opened::default();
-        let promised = promised(folder, &mut opened)?;
-        let held = inspect(folder, promised, &mut opened)?;
+        let mut notices = Vec::new();
+        let promised = promised(folder, &mut notices)?;
+        let held = inspect(folder, promised, &mut notices)?;
         let so_far = held.unwrap_or_default();
         // After a kill more may be found, which is not on the device before RocksDB has written it to tables.
         let safe = promised.unwrap_or_default();
@@ -140,7 +134,7 @@ impl RocksStore {
         lock.check_place()?;
         if let Some(mark) = import::mark(&tables)? {
             import::abandon(&tables, &mark)?;
-            opened.notices.push("an import was interrupted; what it had written has been removed".to_owned());
+            notices.push("an import was interrupted; what it had written has been removed".to_owned());
         }
         if let Some(manifest) = tables.manifest()? {
             anchor.set_manifest(manifest)?;
@@ -151,13 +145,7 @@ impl RocksStore {
         let target = Target { tables: Arc::clone(&tables), anchor, ledger, displaced };
         let writer = Writer::start(target, failure)?;
         folder::close(folder)?;
-        Ok((Self { writer, tables, durability, _closed: Closed(folder.to_owned()), _lock: lock }, opened))
-    }
-}
-
-impl std::fmt::Debug for RocksStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RocksStore").field("path", &self.tables.path).finish_non_exhaustive()
+        Ok((Self { writer, tables, durability, _closed: Closed(folder.to_owned()), _lock: lock }, notices))
     }
 }
 
@@ -193,7 +181,7 @@ pub struct RocksReader {
 pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
     // Each is made before the database, and a loss of power may leave any of them.
     let has_begun = [lock::FILE, folder::OWNER, anchor::FILE].iter().any(|name| folder.join(name).exists());
-    let promised = promised(folder, &mut Opened::default())?;
+    let promised = promised(folder, &mut Vec::new())?;
     if !has_begun || promised.is_some_and(|promised| promised.ledger.batches > 0) {
         return Ok(false);
     }
@@ -207,14 +195,15 @@ pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
 }
 
 impl RocksReader {
-    /// Opens the store in `folder` for reading, even if a process is writing it or was killed while writing.
+    /// Opens the store in `folder` for reading, even if a process is writing it or was killed while writing. Also returns
+    /// notices, as [`RocksStore::open`].
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Format`], [`Error::Io`]; also if there is no store.
-    pub fn open(folder: &Path) -> Result<(Self, Opened), Error> {
+    pub fn open(folder: &Path) -> Result<(Self, Vec<String>), Error> {
         folder::look(folder)?;
-        let mut opened = Opened::default();
-        let promised = promised(folder, &mut opened)?;
+        let mut notices = Vec::new();
+        let promised = promised(folder, &mut notices)?;
         let database = folder.join(DATABASE);
         if !is_made(&database, promised)? {
             return Err(match promised {
@@ -235,7 +224,7 @@ impl RocksReader {
             let was_alone = holder.is_none() && anchor::look(folder)?.generation() == generation;
             match tried {
                 Ok(tables) if holder.is_some() || was_alone => {
-                    return Ok((Self { tables, _copy: None, _scratch: scratch }, opened));
+                    return Ok((Self { tables, _copy: None, _scratch: scratch }, notices));
                 }
                 Ok(_) => refused = Some(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) }),
                 Err(error @ (Error::Damaged { .. } | Error::Io { .. } | Error::Busy { .. })) => refused = Some(error),
@@ -249,8 +238,8 @@ impl RocksReader {
         let (Error::Damaged { .. }, Some(scratch)) = (&refused, scratch) else { return Err(refused) };
         let copy = Copy::of(folder, scratch.path())?;
         let Some(tables) = recovered(copy.path(), promised)? else { return Err(refused) };
-        opened.notices.push("the end of the log is damaged; nothing that was acknowledged is missing".to_owned());
-        Ok((Self { tables, _copy: Some(copy), _scratch: Some(scratch) }, opened))
+        notices.push("the end of the log is damaged; nothing that was acknowledged is missing".to_owned());
+        Ok((Self { tables, _copy: Some(copy), _scratch: Some(scratch) }, notices))
     }
 
     /// Opens the database next to its writer, and checks it against the anchor.
@@ -303,12 +292,6 @@ fn has_caught_up(db: &DB, database: &Path) -> Result<bool, Error> {
         }
     }
     Ok(false)
-}
-
-impl std::fmt::Debug for RocksReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RocksReader").field("path", &self.tables.path).finish_non_exhaustive()
-    }
 }
 
 /// Reads what has tables by these.

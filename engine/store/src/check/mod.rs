@@ -108,12 +108,12 @@ fn examined(
     checkpoints: &mut Checkpoints<'_>,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Examination, Error> {
-    let Examined { reader, opened, damage, .. } = examine(folder)?;
+    let Examined { reader, notices, damage, .. } = examine(folder)?;
     let mut faults = Faults::default();
     for (damage, touched) in damage {
         faults.add(damage, touched);
     }
-    let mut examination = Examination { notices: opened.notices, ..Examination::default() };
+    let mut examination = Examination { notices, ..Examination::default() };
     if let Some(reader) = reader {
         run(&reader, &mut faults, &mut examination, (checkpoints, progress))?;
     }

@@ -7,8 +7,7 @@ const FIRST: [u8; 16] = [1; 16];
 const SECOND: [u8; 16] = [2; 16];
 
 fn open(folder: &std::path::Path) -> (RocksStore, Vec<String>) {
-    let (store, opened) = RocksStore::open(folder, Options::default()).unwrap();
-    (store, opened.notices)
+    RocksStore::open(folder, Options::default()).unwrap()
 }
 
 fn begin(token: [u8; 16], thread: &ThreadId) -> ImportWrite {

@@ -20,7 +20,7 @@ use super::super::manifest::{self, Position};
 use super::super::recovery::{Copy, DATABASE};
 use super::super::writer::Failure;
 use super::super::{Error, folder, frames};
-use super::{Opened, Remnants as _, RocksTables};
+use super::{Remnants as _, RocksTables};
 
 /// Block cache and memtables of one open database together.
 pub(super) const MEMORY_BYTES: usize = 32 << 20;
@@ -47,23 +47,20 @@ pub(super) struct Promise {
     pub(super) manifest: Position,
 }
 
-pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Promise>, Error> {
+pub(super) fn promised(folder: &Path, notices: &mut Vec<String>) -> Result<Option<Promise>, Error> {
     let notice = match anchor::look(folder)? {
         AnchorState::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
         AnchorState::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
         AnchorState::Absent => "the anchor is missing",
         AnchorState::Unreadable => "the anchor cannot be read",
     };
-    opened.notices.push(format!("{notice}; whether the last steps are there could not be checked"));
+    notices.push(format!("{notice}; whether the last steps are there could not be checked"));
     Ok(None)
 }
 
 fn has_database(database: &Path) -> Result<bool, Error> {
     let current = database.join(manifest::CURRENT);
-    match current.try_exists() {
-        Ok(exists) => Ok(exists),
-        Err(error) => Err(Error::io(&current, &error)),
-    }
+    current.try_exists().map_err(folder::io(&current))
 }
 
 /// Whether there is a database that can be opened. One that was never made whole counts as none only if the anchor shows
@@ -90,7 +87,11 @@ fn holds_data(database: &Path) -> Result<bool, Error> {
 
 /// Examines the database without changing it. Returns its state, which is at least `promised`, or `None` if there is
 /// none yet. A database that RocksDB refuses is replaced by a recovered copy if that satisfies the promise.
-pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Opened) -> Result<Option<Promise>, Error> {
+pub(super) fn inspect(
+    folder: &Path,
+    promised: Option<Promise>,
+    notices: &mut Vec<String>,
+) -> Result<Option<Promise>, Error> {
     let database = folder.join(DATABASE);
     let at_least = promised.map_or_else(Ledger::default, |promised| promised.ledger);
     if !is_made(&database, promised)? {
@@ -106,7 +107,7 @@ pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Ope
     let held = Promise { ledger: tables.ledger()?, manifest: Position::default() };
     drop(tables);
     let aside = copy.take_place()?;
-    opened.notices.push(format!(
+    notices.push(format!(
         "the database was damaged and has been recovered; nothing that was acknowledged is known to be missing; the \
          damaged files are in {aside}"
     ));

@@ -19,13 +19,13 @@ use super::super::writer::Failure;
 use super::super::writer::WriteTables as _;
 use super::super::{Error, codec, frames, manifest};
 use super::opening::{MEMORY_BYTES, Make, all_named, families, file_named, open_database, promised, settings, sizes};
-use super::{Opened, Remnants as _, RocksReader, RocksTables, temporary_folder};
+use super::{Remnants as _, RocksReader, RocksTables, temporary_folder};
 
 /// What an examination reads: the store itself, or the remains of a damaged one.
-#[derive(Debug)]
 pub(in super::super) struct Examined {
     pub(in super::super) reader: Option<RocksReader>,
-    pub(in super::super) opened: Opened,
+    /// Those of its opening.
+    pub(in super::super) notices: Vec<String>,
     /// The damage that was found on the way, each with the threads that it is known to touch.
     pub(in super::super) damage: Vec<(Damage, BTreeSet<ThreadId>)>,
     /// Whether tables may have been left out, so that what newer ones deleted or replaced is there again.
@@ -38,25 +38,25 @@ pub(in super::super) struct Examined {
 /// As [`RocksReader::open`], but for [`Error::Damaged`].
 pub(in super::super) fn examine(folder: &Path) -> Result<Examined, Error> {
     let found = match RocksReader::open(folder) {
-        Ok((reader, opened)) => {
-            return Ok(Examined { reader: Some(reader), opened, damage: Vec::new(), may_be_older: false });
+        Ok((reader, notices)) => {
+            return Ok(Examined { reader: Some(reader), notices, damage: Vec::new(), may_be_older: false });
         }
         Err(Error::Damaged(found)) => *found,
         Err(error) => return Err(error),
     };
     let mut damage = vec![(found, BTreeSet::new())];
-    let mut opened = Opened::default();
+    let mut notices = Vec::new();
     let scratch = temporary_folder("remains").map_err(|error| Error::io(&std::env::temp_dir(), &error))?;
     let Some(Remains { tables, copy, may_be_older }) = remains(folder, scratch.path(), &mut damage)? else {
-        return Ok(Examined { reader: None, opened, damage, may_be_older: false });
+        return Ok(Examined { reader: None, notices, damage, may_be_older: false });
     };
-    let at_least = promised(folder, &mut opened)?.unwrap_or_default();
+    let at_least = promised(folder, &mut notices)?.unwrap_or_default();
     if let Err(Error::Damaged(short)) = tables.ledger().and_then(|ledger| ledger.reach(at_least.ledger)) {
         let is_new = damage.iter().all(|(told, _)| told.what != short.what);
         damage.extend(is_new.then(|| (*short, BTreeSet::new())));
     }
     let reader = RocksReader { tables, _copy: Some(copy), _scratch: Some(scratch) };
-    Ok(Examined { reader: Some(reader), opened, damage, may_be_older })
+    Ok(Examined { reader: Some(reader), notices, damage, may_be_older })
 }
 
 /// A readable database made from the files of a store.

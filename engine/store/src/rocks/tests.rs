@@ -10,7 +10,7 @@ use super::*;
 
 mod openings;
 
-fn open(folder: &Path) -> Result<(RocksStore, Opened), Error> {
+fn open(folder: &Path) -> Result<(RocksStore, Vec<String>), Error> {
     RocksStore::open(folder, Options::default())
 }
 
@@ -99,8 +99,8 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
         }
         let crashed = crash(folder.path());
         assert_eq!(read_all(crashed.path()), Ok(round * 40));
-        let (again, opened) = open(crashed.path()).unwrap();
-        assert_eq!(opened, Opened::default());
+        let (again, notices) = open(crashed.path()).unwrap();
+        assert_eq!(notices, Vec::<String>::new());
         assert_eq!(answers(&again, &thread(1)).unwrap().len(), round * 40);
     }
 }
@@ -110,8 +110,8 @@ async fn a_store_that_was_closed_is_the_same_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut trunk = Trunk::new(1);
     for round in 1..=3 {
-        let (store, opened) = open(folder.path()).unwrap();
-        assert_eq!(opened, Opened::default());
+        let (store, notices) = open(folder.path()).unwrap();
+        assert_eq!(notices, Vec::<String>::new());
         store.commit(trunk.next("one")).await.unwrap();
         assert_eq!(answers(&store, &thread(1)).unwrap().len(), round);
     }
@@ -180,13 +180,13 @@ async fn a_damaged_end_that_nobody_was_promised_is_recovered_and_said() {
     flip(&log, fs::metadata(&log).unwrap().len() - 40);
 
     assert!(read_all(crashed.path()).is_ok_and(|steps| (20..30).contains(&steps)));
-    let (again, opened) = open(crashed.path()).unwrap();
-    assert_eq!(opened.notices.len(), 1, "{opened:?}");
-    assert!(opened.notices[0].ends_with("the damaged files are in damaged-1"), "{opened:?}");
+    let (again, notices) = open(crashed.path()).unwrap();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].ends_with("the damaged files are in damaged-1"), "{notices:?}");
     let steps = answers(&again, &thread(1)).unwrap().len();
     assert!((20..30).contains(&steps), "{steps}");
     drop(again);
-    assert_eq!(open(crashed.path()).unwrap().1, Opened::default());
+    assert_eq!(open(crashed.path()).unwrap().1, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -206,8 +206,8 @@ async fn a_reader_beside_the_writer_sees_what_was_acknowledged() {
     store.commit(trunk.next("one")).await.unwrap();
     for number in 2..50 {
         store.commit(trunk.next(&number.to_string())).await.unwrap();
-        let (reader, opened) = RocksReader::open(folder.path()).unwrap();
-        assert_eq!(opened, Opened::default());
+        let (reader, notices) = RocksReader::open(folder.path()).unwrap();
+        assert_eq!(notices, Vec::<String>::new());
         assert_eq!(answers(&reader, &trunk.thread).unwrap().len(), number);
     }
 }
@@ -270,8 +270,8 @@ async fn a_missing_or_unreadable_anchor_is_said() {
             None => fs::remove_file(&anchor).unwrap(),
             Some(bytes) => fs::write(&anchor, bytes).unwrap(),
         }
-        let (store, opened) = open(folder.path()).unwrap();
-        assert_eq!(opened.notices.len(), 1);
+        let (store, notices) = open(folder.path()).unwrap();
+        assert_eq!(notices.len(), 1);
         assert_eq!(answers(&store, &thread(1)).unwrap().len(), 3);
     }
 }

@@ -198,11 +198,10 @@ impl SharedStore {
         let (mut since, mut holder) = (Instant::now(), 0);
         loop {
             let pid = match RocksStore::open(folder, options) {
-                Ok((store, opened)) => {
+                Ok((store, mut notices)) => {
                     let (own_threads, runtime) = (Arc::clone(&self.inner.own_threads), self.inner.runtime.clone());
                     let drivers = Arc::new(Drivers::default());
                     let service = Arc::new(Service { store, drivers, own_threads, runtime });
-                    let mut notices = opened.notices;
                     let server = Server::start(folder, Arc::clone(&service)).inspect_err(|error| {
                         // A run needs no other process; others get the error that the store is busy.
                         notices.push(format!("other terminals cannot be served: {error}"));

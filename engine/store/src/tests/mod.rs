@@ -15,8 +15,8 @@ use contract::{Opened, suite};
 
 fn rocks() -> Opened {
     let folder = tempfile::tempdir().unwrap();
-    let (store, opened) = RocksStore::open(folder.path(), Options::default()).unwrap();
-    assert_eq!(opened.notices, Vec::<String>::new());
+    let (store, notices) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(notices, Vec::<String>::new());
     (Arc::new(store), Some(folder))
 }
 

@@ -56,7 +56,7 @@ async fn what_was_deleted_takes_no_room_after_a_compaction_and_the_store_opens()
     assert_eq!(answers(&reader, &kept.thread).unwrap(), ["kept"]);
     store.commit(kept.next("and on")).await.unwrap();
     drop(store);
-    let (store, opened) = RocksStore::open(folder.path(), Options::default()).unwrap();
-    assert_eq!(opened.notices, Vec::<String>::new());
+    let (store, notices) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(notices, Vec::<String>::new());
     assert_eq!(answers(&store, &kept.thread).unwrap(), ["kept", "and on"]);
 }

@@ -268,8 +268,8 @@ fn deleting_the_locks_while_many_open_ruins_nothing() {
                     let mut trunk = Trunk::new(number);
                     while trunk.seq < rounds {
                         match open(folder.path()) {
-                            Ok((store, opened)) => {
-                                assert_eq!(opened, Opened::default());
+                            Ok((store, notices)) => {
+                                assert_eq!(notices, Vec::<String>::new());
                                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
                                 runtime.block_on(store.commit(trunk.next("one"))).unwrap();
                                 inside.fetch_sub(1, Ordering::SeqCst);
@@ -287,8 +287,8 @@ fn deleting_the_locks_while_many_open_ruins_nothing() {
             outcome.unwrap();
         }
     });
-    let (store, opened) = open(folder.path()).unwrap();
-    assert_eq!(opened, Opened::default());
+    let (store, notices) = open(folder.path()).unwrap();
+    assert_eq!(notices, Vec::<String>::new());
     for number in 1..=2 {
         assert_eq!(answers(&store, &thread(number)).unwrap().len(), usize::try_from(rounds).unwrap());
     }
