@@ -80,16 +80,6 @@ impl<T: Remnants> Tables for Counted<'_, T> {
     }
 }
 
-impl<T: Remnants> Remnants for Counted<'_, T> {
-    fn entries(&self) -> Result<u64, Error> {
-        self.tables.entries()
-    }
-
-    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.behind_damage(family, key)
-    }
-}
-
 /// What takes the key and the value of an entry, and adds the faults that it finds.
 pub(in super::super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Result<(), Error> + 'a;
 
@@ -129,7 +119,7 @@ pub(super) fn read_from<T: Remnants>(
         });
         from = match faults.take(read, &[])? {
             Some(()) => None,
-            None => store.behind_damage(family, &last.take())?,
+            None => store.tables.behind_damage(family, &last.take())?,
         };
     }
     Ok(())
@@ -149,7 +139,7 @@ pub(in super::super) fn threads_with_steps<T: Remnants>(
             Ok(ControlFlow::Break(()))
         });
         if faults.take(read, &[])?.is_none() {
-            from = store.behind_damage(Family::Steps, &begin)?;
+            from = store.tables.behind_damage(Family::Steps, &begin)?;
             continue;
         }
         let Some(key) = found else { return Ok(()) };

@@ -152,7 +152,7 @@ fn run<T: Remnants>(
             threads::check_entry(&store, (family, key, value), faults)
         })?;
     }
-    threads::check_sum(&store, &known, faults)?;
+    threads::check_sum(tables, &known, faults)?;
     faults.pass_on_to(&known.forks);
     let touched = faults.touched();
     let with_row = touched.iter().filter(|thread| matches!(store.row(thread), Ok(Some(_)))).count();

@@ -248,8 +248,8 @@ fn no_row(thread: &ThreadId) -> Damage {
 }
 
 /// Compares the steps of all threads with the number that was ever acknowledged, which counts deleted threads too.
-pub(super) fn check_sum<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: &mut Faults) -> Result<(), Error> {
-    let ledger = faults.take(store.ledger(), &[])?;
+pub(super) fn check_sum(tables: &impl Remnants, known: &Known, faults: &mut Faults) -> Result<(), Error> {
+    let ledger = faults.take(tables.ledger(), &[])?;
     if let Some(ledger) = ledger.filter(|ledger| ledger.steps < known.sums.acknowledged) {
         let what =
             format!("the threads have {} steps, but only {} were ever written", known.sums.acknowledged, ledger.steps);
