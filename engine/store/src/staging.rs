@@ -35,7 +35,7 @@ pub enum Refused {
     Store(#[from] Error),
 }
 
-fn unfit<T>(what: impl Into<String>) -> Result<T, Refused> {
+pub fn unfit<T>(what: impl Into<String>) -> Result<T, Refused> {
     Err(Refused::Unfit { what: what.into() })
 }
 

@@ -140,7 +140,7 @@ impl Writer<'_, '_> {
             let row = self.store.row(thread)?.ok_or_else(|| {
                 Error::from(Damage::new(format!("thread {thread}, which another one needs, is missing")))
             })?;
-            self.thread(thread, &row)?;
+            self.thread(thread, row)?;
         }
         let threads: BTreeSet<&ThreadId> = threads.iter().collect();
         for id in self.store.batches(None, usize::MAX)? {
@@ -189,9 +189,10 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn thread(&mut self, thread: &ThreadId, row: &Row) -> Result<(), Stop> {
-        self.objects(references::of_row(row))?;
-        let checkpoint = Some(row.checkpoint.clone()).filter(|bytes| !bytes.is_empty()).map(ThreadState);
+    fn thread(&mut self, thread: &ThreadId, row: Row) -> Result<(), Stop> {
+        self.objects(references::of_row(&row))?;
+        let own = row.shared().saturating_add(1)..=row.seq;
+        let checkpoint = Some(row.checkpoint).filter(|bytes| !bytes.is_empty()).map(ThreadState);
         let origin = if row.origin.is_empty() { None } else { Some(raw(&row.origin)?) };
         self.line(&Line::Thread(Box::new(ThreadLine {
             thread: thread.clone(),
@@ -202,19 +203,18 @@ impl Writer<'_, '_> {
             workflow: row.workflow,
             policy: row.policy,
             start: row.start,
-            base: row.base.clone(),
-            parent: row.parent.clone(),
-            label: row.label.clone(),
-            tags: row.tags.clone(),
-            raised: row.raised.clone(),
+            base: row.base,
+            parent: row.parent,
+            label: row.label,
+            tags: row.tags,
+            raised: row.raised,
             checkpoint,
             origin,
         })))?;
         self.sum.threads += 1;
         self.open_lanes(thread)?;
-        let own = row.shared().saturating_add(1);
         let (store, mut outcome) = (self.store, Ok(()));
-        store.scan(thread, own..=row.seq, &mut |stored, note| {
+        store.scan(thread, own, &mut |stored, note| {
             outcome = self.step(&stored, &note);
             outcome.is_ok()
         })?;
@@ -290,7 +290,6 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Stored JSON, unless there is none.
 /// Stored JSON as it stands in a line.
 fn raw(bytes: &[u8]) -> Result<&RawValue, Failure> {
     let damaged = |what: String| Failure::from(Error::from(Damage::new(what)));

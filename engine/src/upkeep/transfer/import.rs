@@ -14,7 +14,7 @@ use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::{Digest, canonical};
 use rondo_store::import::{self, ImportError, Imported};
-use rondo_store::staging::{Refused, Staging};
+use rondo_store::staging::{Refused, Staging, unfit};
 use rondo_store::{JournalRecord, LaneRow, Read, Row};
 
 use serde_json::value::RawValue;
@@ -147,15 +147,9 @@ struct OpenBatch {
 
 impl Reader {
     fn fault<T>(&self, what: impl std::fmt::Display) -> Result<T, Failure> {
-        fault_at(self.number, what)
-    }
-
-    /// Why the part in the current line was not added.
-    fn refused(&self, refused: Refused) -> Result<(), Failure> {
-        match refused {
-            Refused::Unfit { what } => self.fault(what),
-            Refused::Store(error) => Err(error.into()),
-        }
+        let message = format!("line {}: {what}; nothing was imported", self.number);
+        let failure = Failure::new(Code::ImportUnreadable, message);
+        Err(failure.with_hint("export it again, and copy the file as it is"))
     }
 
     fn line(&mut self, line: &[u8], whole: &[u8]) -> Result<(), Failure> {
@@ -167,43 +161,48 @@ impl Reader {
         if self.number == 1 {
             return self.first(line);
         }
-        let line = serde_json::from_slice(line).or_else(|error| self.fault(format!("it cannot be read: {error}")))?;
+        self.part(line, before).or_else(|refused| match refused {
+            Refused::Unfit { what } => self.fault(what),
+            Refused::Store(error) => Err(error.into()),
+        })
+    }
+
+    /// Adds what a line holds. `before` is the hash of those before it.
+    fn part(&mut self, line: &[u8], before: Sha256) -> Result<(), Refused> {
+        let line = serde_json::from_slice(line).or_else(|error| unfit(format!("it cannot be read: {error}")))?;
         match line {
-            Line::Export { .. } => self.fault("a second export begins"),
+            Line::Export { .. } => unfit("a second export begins"),
             Line::Object { kind, digest, value } => {
                 let Some(kind) = Kind::ALL.into_iter().find(|known| known.name() == kind) else {
-                    return self.fault(format!("there is no object of kind {kind:?}"));
+                    return unfit(format!("there is no object of kind {kind:?}"));
                 };
                 self.sum.objects += 1;
                 let bytes = if kind == Kind::File {
                     let text: Option<String> = serde_json::from_str(value.get()).ok();
                     let Some(bytes) = text.and_then(|text| BASE64.decode(text.as_bytes()).ok()) else {
-                        return self.fault("the file is not base64");
+                        return unfit("the file is not base64");
                     };
                     Cow::Owned(bytes)
                 } else {
                     Cow::Borrowed(value.get().as_bytes())
                 };
-                self.staging.object(kind, digest, &bytes).or_else(|refused| self.refused(refused))
+                self.staging.object(kind, digest, &bytes)
             }
             Line::Thread(thread) => self.thread(*thread),
             Line::Lane { lane, frontier, opened_by, index, fold } => {
                 let row = LaneRow { frontier, fold: fold.0, opened_by, index };
-                self.staging.lane(&lane, &row).or_else(|refused| self.refused(refused))
+                self.staging.lane(&lane, &row)
             }
-            Line::List { opened_by, value } => {
-                self.staging.list(opened_by, value.get().as_bytes()).or_else(|refused| self.refused(refused))
-            }
+            Line::List { opened_by, value } => self.staging.list(opened_by, value.get().as_bytes()),
             Line::Journal { lane, position, value } => {
                 let record = JournalRecord { lane, position, bytes: bytes(value) };
-                self.staging.record(&record).or_else(|refused| self.refused(refused))
+                self.staging.record(&record)
             }
             Line::Step { seq, digest, visit, value, note } => {
                 let note = serde_json::from_str(note.get())
-                    .or_else(|error| self.fault(format!("the note cannot be read: {error}")))?;
+                    .or_else(|error| unfit(format!("the note cannot be read: {error}")))?;
                 self.sum.steps += 1;
-                let added = self.staging.step(seq, digest, visit, value.get().as_bytes(), note);
-                added.or_else(|refused| self.refused(refused))
+                self.staging.step(seq, digest, visit, value.get().as_bytes(), note)
             }
             Line::Batch { batch, value } => self.batch(batch, value),
             Line::BatchInput { line, value } => self.batch_line(line, value),
@@ -212,7 +211,7 @@ impl Reader {
                 self.end_batch()?;
                 let counted = Exported { threads, steps, objects, batches };
                 if Digest(before.finalize().into()) != sha256 || counted != self.sum {
-                    return self.fault("the lines before it are not those that were exported");
+                    return unfit("the lines before it are not those that were exported");
                 }
                 self.end = Some((sha256, seal));
                 Ok(())
@@ -234,7 +233,7 @@ impl Reader {
         }
     }
 
-    fn thread(&mut self, line: ThreadLine<'_>) -> Result<(), Failure> {
+    fn thread(&mut self, line: ThreadLine<'_>) -> Result<(), Refused> {
         self.end_thread()?;
         self.end_batch()?;
         let thread = line.thread;
@@ -255,54 +254,45 @@ impl Reader {
             origin: line.origin.map(bytes).unwrap_or_default(),
         };
         if !row.origin.is_empty() && thread_row::origin(&row).is_none() {
-            return self.fault("the origin of the thread cannot be read");
+            return unfit("the origin of the thread cannot be read");
         }
         self.sum.threads += 1;
         self.thread_line = self.number;
         self.threads.push(thread.clone());
-        self.staging.thread(thread, row).or_else(|refused| self.refused(refused))
+        self.staging.thread(thread, row)
     }
 
-    fn end_thread(&mut self) -> Result<(), Failure> {
-        self.staging.end_thread().or_else(|refused| match refused {
-            // No single line is to blame, so it is told where the thread begins.
-            Refused::Unfit { what } => fault_at(self.thread_line, what),
-            Refused::Store(error) => Err(error.into()),
-        })
+    fn end_thread(&mut self) -> Result<(), Refused> {
+        // No single line is to blame, so it is told where the thread begins.
+        self.staging.end_thread().inspect_err(|_| self.number = self.thread_line)
     }
 
-    fn batch(&mut self, id: BatchId, value: &RawValue) -> Result<(), Failure> {
+    fn batch(&mut self, id: BatchId, value: &RawValue) -> Result<(), Refused> {
         self.end_thread()?;
         self.end_batch()?;
         let batch = canonical::from_slice(value.get().as_bytes())
-            .or_else(|error| self.fault(format!("the batch cannot be read: {error}")))?;
+            .or_else(|error| unfit(format!("the batch cannot be read: {error}")))?;
         self.sum.batches += 1;
-        self.staging.batch(&id, value.get().as_bytes()).or_else(|refused| self.refused(refused))?;
+        self.staging.batch(&id, value.get().as_bytes())?;
         self.batch = Some(OpenBatch { id, batch, found: BTreeSet::new() });
         Ok(())
     }
 
-    fn batch_line(&mut self, line: u32, value: &RawValue) -> Result<(), Failure> {
+    fn batch_line(&mut self, line: u32, value: &RawValue) -> Result<(), Refused> {
         if let Err(error) = canonical::from_slice::<batch::Line>(value.get().as_bytes()) {
-            return self.fault(format!("the line of the batch cannot be read: {error}"));
+            return unfit(format!("the line of the batch cannot be read: {error}"));
         }
         let Some(batch) = self.batch.as_mut().filter(|batch| batch.found.last() < Some(&line)) else {
-            return self.fault(format!("line {line} is not the next one of a batch"));
+            return unfit(format!("line {line} is not the next one of a batch"));
         };
         batch.found.insert(line);
-        let added = self.staging.batch_line(&batch.id, line, value.get().as_bytes());
-        added.or_else(|refused| self.refused(refused))
+        self.staging.batch_line(&batch.id, line, value.get().as_bytes())
     }
 
-    fn end_batch(&mut self) -> Result<(), Failure> {
+    fn end_batch(&mut self) -> Result<(), Refused> {
         let lacking = self.batch.take().and_then(|OpenBatch { id, batch, found, .. }| batch.lacks(&id, &found));
-        lacking.map_or(Ok(()), |what| self.fault(what))
+        lacking.map_or(Ok(()), unfit)
     }
-}
-
-fn fault_at<T>(number: u64, what: impl std::fmt::Display) -> Result<T, Failure> {
-    let failure = Failure::new(Code::ImportUnreadable, format!("line {number}: {what}; nothing was imported"));
-    Err(failure.with_hint("export it again, and copy the file as it is"))
 }
 
 fn bytes(value: &RawValue) -> Vec<u8> {
