@@ -50,45 +50,27 @@ pub enum Error {
     Address(String),
     /// Nobody answered.
     #[error("the Restate cluster at {url} cannot be reached: {what}")]
-    Unreachable {
-        /// The address.
-        url: String,
-        /// Why.
-        what: String,
-    },
+    Unreachable { url: String, what: String },
     /// It took the request and did not answer.
     #[error(
         "the Restate cluster at {url} did not answer within {} seconds; one without a majority of its nodes never does",
         ANSWER.as_secs()
     )]
-    Silent {
-        /// The address.
-        url: String,
-    },
+    Silent { url: String },
     /// No worker has registered.
     #[error("the Restate cluster at {url} knows no worker of rondo; `rondo worker --restate {url}` is one")]
-    NoWorker {
-        /// The address.
-        url: String,
-    },
+    NoWorker { url: String },
     /// It answered with an error.
     #[error("the Restate cluster at {url} answered {status}: {what}")]
     Refused {
-        /// The address.
         url: String,
         /// The status of HTTP.
         status: u16,
-        /// What it said.
         what: String,
     },
     /// What it answered is no answer.
     #[error("the Restate cluster at {url} answered what rondo cannot read: {what}")]
-    Unreadable {
-        /// The address.
-        url: String,
-        /// Why not.
-        what: String,
-    },
+    Unreadable { url: String, what: String },
     /// The log of a thread is not what the store expects.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -170,8 +152,7 @@ impl Client {
     /// If the cluster cannot be reached, or cannot reach `uri`.
     pub async fn register(&self, uri: &str) -> Result<(), Error> {
         let body = serde_json::json!({ "uri": uri, "force": true });
-        let ask = |node: &Node| self.http.post(join(&node.admin, &["deployments"])).json(&body).timeout(ADMIN_ANSWER);
-        self.ask(ask).await.map(drop)
+        self.ask(|node| self.post_admin(node, "deployments", &body)).await.map(drop)
     }
 
     /// Adds the first pieces of a thread's log; nothing, if they are there. `needs` are the threads that it is a fork of.
@@ -255,10 +236,7 @@ impl Client {
         }
         let query = format!("SELECT service_key, value_utf8 FROM state WHERE service_name = '{THREAD}' AND key = 'n'");
         let query = serde_json::json!({ "query": query });
-        let ask = |node: &Node| {
-            let request = self.http.post(join(&node.admin, &["query"])).header(ACCEPT, "application/json");
-            request.json(&query).timeout(ADMIN_ANSWER)
-        };
+        let ask = |node: &Node| self.post_admin(node, "query", &query).header(ACCEPT, "application/json");
         let mut asked = self.ask(ask).await;
         for _ in 0..QUERIES {
             // A cluster that has just begun, or lost a node, does not know yet who has what.
@@ -323,6 +301,11 @@ impl Client {
     fn post(&self, node: &Node, path: &[&str], body: &Bytes) -> reqwest::RequestBuilder {
         let request = self.http.post(join(&node.ingress, path)).header(CONTENT_TYPE, OCTETS);
         request.body(body.clone()).timeout(ANSWER)
+    }
+
+    /// A request to an admin interface.
+    fn post_admin(&self, node: &Node, path: &str, body: &serde_json::Value) -> reqwest::RequestBuilder {
+        self.http.post(join(&node.admin, &[path])).json(body).timeout(ADMIN_ANSWER)
     }
 
     /// Asks one node after the other until one answers. What is asked can be asked again.

@@ -1,7 +1,5 @@
 //! What Restate keeps: the entries of a log in pieces, why a thread goes on, and how a worker left it.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
 use restate_sdk::serde::{InputMetadata, OutputMetadata, PayloadMetadata};
 use serde::de::DeserializeOwned;
@@ -150,36 +148,6 @@ impl<T> PayloadMetadata for Coded<T> {
 
     fn output_metadata() -> OutputMetadata {
         OutputMetadata { content_type: "application/octet-stream", set_content_type_if_empty: true }
-    }
-}
-
-/// Bytes as they are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Raw(pub(crate) Bytes);
-
-impl restate_sdk::serde::Serialize for Raw {
-    type Error = Infallible;
-
-    fn serialize(&self) -> Result<Bytes, Infallible> {
-        Ok(self.0.clone())
-    }
-}
-
-impl restate_sdk::serde::Deserialize for Raw {
-    type Error = Infallible;
-
-    fn deserialize(bytes: &mut Bytes) -> Result<Self, Infallible> {
-        Ok(Self(bytes.clone()))
-    }
-}
-
-impl PayloadMetadata for Raw {
-    fn json_schema() -> Option<serde_json::Value> {
-        None
-    }
-
-    fn input_metadata() -> InputMetadata {
-        InputMetadata { accept_content_type: "*/*", is_required: false }
     }
 }
 

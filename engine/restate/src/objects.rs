@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use restate_sdk::prelude::*;
 use rondo_core::store::Replica;
@@ -19,7 +20,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use crate::client::{Append, Client, Log};
-use crate::entry::{Coded, Leaving, Piece, Raw, Told, Unfinished, Wake, decode, encode, pieces};
+use crate::entry::{Coded, Leaving, Piece, Told, Unfinished, Wake, decode, encode, pieces};
 use crate::session::{Next, SessionLease, Sessions};
 
 /// How many pieces an invocation journals before the thread goes on under another one: a journal is sent again whole
@@ -123,7 +124,7 @@ impl Threads {
         let Coded(Append { at, pieces, needs }) = input;
         let mut count = count(&ctx).await?;
         if count == 0 && !needs.is_empty() {
-            ctx.set("needs", Raw(encode(&needs)?));
+            ctx.set("needs", encode(&needs)?);
         }
         for (number, piece) in (at..).zip(pieces) {
             if number > count {
@@ -131,12 +132,12 @@ impl Threads {
             }
             if number < count {
                 // A request that was sent again.
-                if ctx.get::<Raw>(&key(number)).await? != Some(Raw(piece)) {
+                if ctx.get::<Bytes>(&key(number)).await? != Some(piece) {
                     return Err(TerminalError::new_with_code(409, "the log holds other pieces there").into());
                 }
                 continue;
             }
-            ctx.set(&key(number), Raw(piece));
+            ctx.set(&key(number), piece);
             count = count.saturating_add(1);
         }
         ctx.set("n", count);
@@ -149,13 +150,13 @@ impl Threads {
         let Coded(from) = from;
         let count = ctx.get::<u64>("n").await?.unwrap_or(0);
         let needs = match from {
-            0 => ctx.get::<Raw>("needs").await?,
+            0 => ctx.get::<Bytes>("needs").await?,
             _ => None,
         };
-        let needs = needs.map_or(Ok(Vec::new()), |Raw(needs)| decode(&needs))?;
+        let needs = needs.map_or(Ok(Vec::new()), |needs| decode(&needs))?;
         let (mut pieces, mut bytes) = (Vec::new(), 0_usize);
         for number in from..count.min(from.saturating_add(READ_PIECES)) {
-            let Some(Raw(piece)) = ctx.get::<Raw>(&key(number)).await? else {
+            let Some(piece) = ctx.get::<Bytes>(&key(number)).await? else {
                 return Err(TerminalError::new_with_code(500, format!("piece {number} of the log is missing")).into());
             };
             bytes = bytes.saturating_add(piece.len());
@@ -193,7 +194,7 @@ impl Threads {
             let Coded(told) = told.await?;
             match told {
                 Told::Piece(piece) => {
-                    ctx.set(&key(end), Raw(encode(&piece)?));
+                    ctx.set(&key(end), encode(&piece)?);
                     end = end.saturating_add(1);
                     ctx.set("n", end);
                     leg.journaled(end, piece).await?;
@@ -372,7 +373,7 @@ struct Cancellations;
 #[object(name = "RondoCancel", journal_retention = "0s")]
 impl Cancellations {
     #[handler]
-    async fn set(&self, ctx: ObjectContext<'_>, _none: Raw) -> HandlerResult<Coded<()>> {
+    async fn set(&self, ctx: ObjectContext<'_>, _none: Bytes) -> HandlerResult<Coded<()>> {
         if !is_set(ctx.get("is").await?) {
             ctx.set("is", true);
         }
@@ -380,7 +381,7 @@ impl Cancellations {
     }
 
     #[handler]
-    async fn get(&self, ctx: SharedObjectContext<'_>, _none: Raw) -> HandlerResult<Coded<bool>> {
+    async fn get(&self, ctx: SharedObjectContext<'_>, _none: Bytes) -> HandlerResult<Coded<bool>> {
         Ok(Coded(is_set(ctx.get("is").await?)))
     }
 }

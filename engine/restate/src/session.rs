@@ -82,10 +82,9 @@ impl Session {
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
-        let lost: Vec<_> =
-            queue.taken.drain(..).collect::<Vec<_>>().into_iter().chain(queue.waiters.drain(..)).collect();
+        let lost = [std::mem::take(&mut queue.taken), std::mem::take(&mut queue.waiters)];
         drop(queue);
-        for waiter in lost {
+        for waiter in lost.into_iter().flatten() {
             let _ = waiter.send(Err(lost_invocation()));
         }
     }
