@@ -13,7 +13,7 @@ use rondo::tell::{plural, size, tell};
 use rondo::upkeep::Collected;
 use rondo::views::lines::{ThreadLine, thread_line};
 
-use super::batch::Numbers;
+use super::batch::numbers;
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
@@ -257,7 +257,7 @@ fn lines_of(
 ) -> Result<BTreeMap<ThreadId, Vec<ChangedLine>>, Failure> {
     let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for batch in store.batches(None, usize::MAX)? {
-        for line in Numbers::new(Arc::clone(store), batch.clone()) {
+        for line in numbers(Arc::clone(store), batch.clone()) {
             let (number, line) = line?;
             if let Line::Valid { thread, .. } = line
                 && threads.contains(&thread)

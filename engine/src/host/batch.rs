@@ -5,13 +5,14 @@
 //! thread has not ended continues; no line runs twice.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use rondo_protocol::canonical;
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Value, diagnostic::Code};
-use rondo_store::{Damage, Error, Read};
+use rondo_store::{Damage, Error, Read, pages_from};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -113,6 +114,16 @@ impl Line {
     ) -> Result<Vec<(u32, Self)>, Failure> {
         let stored = store.batch_lines(id, from, limit)?.into_iter();
         stored.map(|(line, bytes)| Ok((line, decode(&bytes, &format!("line {line} of batch {id}"))?))).collect()
+    }
+
+    /// All lines from number `from` on, in order, of which a page of `limit` is in memory at a time.
+    pub fn all(
+        store: impl Deref<Target: Read>,
+        id: BatchId,
+        from: u32,
+        limit: usize,
+    ) -> impl Iterator<Item = Result<(u32, Self), Failure>> {
+        pages_from(limit, from, move |from, limit| Self::page(&*store, &id, from, limit))
     }
 }
 

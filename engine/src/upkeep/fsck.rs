@@ -104,12 +104,8 @@ pub fn fsck(
 /// Reads a batch and each of its lines.
 fn check_batch(store: &dyn Read, id: &BatchId) -> Result<(), Failure> {
     let Some(batch) = Batch::read(store, id)? else { return Ok(()) };
-    let (mut found, mut next) = (BTreeSet::new(), Some(0));
-    while let Some(from) = next {
-        let page = Line::page(store, id, from, LINES)?;
-        next = page.last().and_then(|(number, _)| number.checked_add(1));
-        found.extend(page.iter().map(|(number, _)| *number));
-    }
+    let numbers = Line::all(store, id.clone(), 0, LINES).map(|line| line.map(|(number, _)| number));
+    let found = numbers.collect::<Result<BTreeSet<_>, Failure>>()?;
     batch.lacks(id, &found).map_or(Ok(()), |what| Err(store::Error::from(Damage::new(what)).into()))
 }
 

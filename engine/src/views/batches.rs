@@ -121,17 +121,12 @@ pub fn batch_line(store: &dyn Read, driven: &DrivenThreads, id: &BatchId, batch:
         statuses: Statuses::default(),
         cost: KnownCost::default(),
     };
-    let mut from = 1;
-    loop {
-        let page = Line::page(store, id, from, PAGE)?;
-        let Some((last, _)) = page.last() else { return Ok(line) };
-        from = last.saturating_add(1);
-        for (_, of) in &page {
-            let (status, cost) = state(store, driven, of)?;
-            line.statuses.add(status);
-            line.cost += cost;
-        }
+    for of in Line::all(store, id.clone(), 1, PAGE) {
+        let (status, cost) = state(store, driven, &of?.1)?;
+        line.statuses.add(status);
+        line.cost += cost;
     }
+    Ok(line)
 }
 
 /// At most `limit` lines of a batch from number `from` on.

@@ -26,7 +26,7 @@ use super::keys::{self, Family};
 use super::rocks::{Examined, Remnants as _, RocksReader, examine};
 use super::staging::{Refused, Staging};
 use super::tables::Tables as _;
-use super::{Base, Error, LaneRow, Read as _, Row, Status, folder, import, references};
+use super::{Base, Error, LaneRow, Read as _, Row, Status, folder, import, pages_from, references};
 
 const LINES: usize = 256;
 
@@ -496,15 +496,15 @@ impl Repair<'_, '_> {
         let mut is_whole = lines.is_some();
         // First all are read, then all are kept.
         for is_kept in [false, true] {
-            let (mut found, mut next) = (0_u32, Some(0));
-            while let Some(first) = next.filter(|_| is_whole) {
-                let page = readable(from.batch_lines(id, first, LINES))?;
-                is_whole = page.is_some();
-                let page = page.unwrap_or_default();
-                next = page.last().and_then(|(number, _)| number.checked_add(1));
-                found = found.saturating_add(u32::try_from(page.len()).unwrap_or(u32::MAX));
-                for (number, line) in page.iter().filter(|_| is_kept) {
-                    fit(self.to.batch_line(id, *number, line))?;
+            let mut found = 0_u32;
+            for line in pages_from(LINES, 0, |first, limit| from.batch_lines(id, first, limit)) {
+                let Some((number, line)) = readable(line)?.filter(|_| is_whole) else {
+                    is_whole = false;
+                    break;
+                };
+                found = found.saturating_add(1);
+                if is_kept {
+                    fit(self.to.batch_line(id, number, &line))?;
                 }
             }
             is_whole &= lines == Some(found);

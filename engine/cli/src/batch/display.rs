@@ -22,7 +22,7 @@ use super::super::runner::{Show, Update};
 use super::super::spending::cost_text;
 use super::super::stored_batch::{Batch, Line, Options};
 use super::ends::{End, LineError, LineResult, Tally};
-use super::lines::Numbers;
+use super::lines::{Numbers, numbers};
 
 use crate::{EventOf, Exit, Failure, Output, Style, json_line, output_file};
 
@@ -84,7 +84,7 @@ impl<'a> Display<'a> {
             id: id.clone(),
             lines: batch.lines,
             options: batch.options,
-            upcoming: Numbers::new(Arc::clone(&store), id.clone()).peekable(),
+            upcoming: numbers(Arc::clone(&store), id.clone()).peekable(),
             store,
             output,
             file: file.transpose()?,

@@ -1,6 +1,5 @@
 //! The work on each line of a batch.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rondo::core::{Labels, NewThread};
@@ -26,37 +25,10 @@ pub(super) struct Common {
 }
 
 /// The numbers of a batch's lines with their contents, read when they are needed.
-pub struct Numbers {
-    store: Arc<dyn StepStore>,
-    batch: BatchId,
-    page: VecDeque<(u32, Line)>,
-    next: Option<u32>,
-}
+pub type Numbers = Box<dyn Iterator<Item = Result<(u32, Line), Failure>> + Send>;
 
-impl Numbers {
-    pub fn new(store: Arc<dyn StepStore>, batch: BatchId) -> Self {
-        Self { store, batch, page: VecDeque::new(), next: Some(1) }
-    }
-}
-
-impl Iterator for Numbers {
-    type Item = Result<(u32, Line), Failure>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.page.is_empty() {
-            match Line::page(&*self.store, &self.batch, self.next?, PAGE) {
-                Ok(page) => {
-                    self.next = page.last().filter(|_| page.len() == PAGE).and_then(|(line, _)| line.checked_add(1));
-                    self.page = page.into();
-                }
-                Err(failure) => {
-                    self.next = None;
-                    return Some(Err(failure));
-                }
-            }
-        }
-        self.page.pop_front().map(Ok)
-    }
+pub fn numbers(store: Arc<dyn StepStore>, batch: BatchId) -> Numbers {
+    Box::new(Line::all(store, batch, 1, PAGE))
 }
 
 pub(super) fn tasks(numbers: Numbers, common: Arc<Common>) -> impl Iterator<Item = (u32, Task)> + Send + 'static {

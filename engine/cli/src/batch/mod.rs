@@ -11,7 +11,7 @@ mod lines;
 use std::sync::Arc;
 
 use self::display::Display;
-pub use self::lines::Numbers;
+pub use self::lines::numbers;
 use self::lines::{Common, tasks};
 use super::input;
 use super::report;
@@ -210,7 +210,7 @@ async fn go(
     let is_replay = run_spec.replay.is_any();
     let mut display = Display::new(&id, &batch, (Arc::clone(&store), is_replay), (view, output))?;
     display.started()?;
-    let tasks = tasks(Numbers::new(store, id), Arc::new(Common { batch, run_spec }));
+    let tasks = tasks(numbers(store, id), Arc::new(Common { batch, run_spec }));
     show(session, tasks, concurrency, stop, display::TICK, &mut display).await?;
     let exit = display.finish();
     Ok(signals.exit().unwrap_or(exit))

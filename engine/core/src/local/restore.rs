@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_protocol::id::LanePath;
 use rondo_protocol::object::Start;
 
 use super::engine::PreparedRun;
 use super::past::recovered;
 use super::{Engine, Error, fork};
-use crate::store::{Damage, Row};
+use crate::store::{Damage, Row, pages};
 use crate::thread::{LaneState, Machine, Stored};
 
 /// How many rows of lanes are read at a time.
@@ -21,18 +20,12 @@ impl Engine {
         let (store, thread) = (&self.parts.store, &ready.parts.thread);
         let steps = ready.steps(&**store, row.start)?;
         let definition = ready.definition(row.start, Arc::new(start.input.clone()));
-        let mut lanes: Vec<(LanePath, LaneState)> = Vec::new();
-        loop {
-            let page = store.lanes(thread, lanes.last().map(|(path, _)| path), LANES_A_PAGE)?;
-            let is_last = page.len() < LANES_A_PAGE;
-            lanes.extend(page.into_iter().map(|(path, row)| {
-                let index = u32::try_from(row.index).unwrap_or(u32::MAX);
-                (path, LaneState { frontier: row.frontier, fold: row.fold, opened_by: row.opened_by, index })
-            }));
-            if is_last {
-                break;
-            }
-        }
+        let lanes = pages(LANES_A_PAGE, None, |after, limit| store.lanes(thread, after, limit)).map(|lane| {
+            let (path, row) = lane?;
+            let index = u32::try_from(row.index).unwrap_or(u32::MAX);
+            Ok((path, LaneState { frontier: row.frontier, fold: row.fold, opened_by: row.opened_by, index }))
+        });
+        let lanes = lanes.collect::<Result<Vec<_>, Error>>()?;
         let asks = ready.parts.run_config.in_doubt.is_none();
         let mut in_flight = BTreeMap::new();
         for path in store.journaled_lanes(thread)? {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod keys;
 pub(crate) mod lineage;
 mod memory;
+mod pages;
 pub mod references;
 mod row;
 pub mod tables;
@@ -31,6 +32,7 @@ pub use commit::{
 
 pub use error::{Damage, Error, if_damaged};
 pub use memory::MemoryStore;
+pub use pages::{pages, pages_from};
 pub use row::{Base, LaneRow, Parent, Raised, Row, Status, rows_after};
 pub use thread_drivers::{CancelOutcome, ThreadDrivers};
 pub use write_log::{Replica, WriteLog};

@@ -8,7 +8,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Read};
+use super::{Error, Read, pages};
 
 /// How many rows [`rows_after`] reads at a time. A row carries a checkpoint, which can take kilobytes.
 const ROWS: usize = 256;
@@ -46,25 +46,12 @@ pub struct Row {
     pub origin: Vec<u8>,
 }
 
-/// The threads of a store with their rows, oldest first and only those after `after`. A page of them is in memory at a
-/// time, and a writer may change the store between two pages. Nothing follows an error.
+/// The threads of a store with their rows, oldest first and only those after `after`: see [`pages`].
 pub fn rows_after<S: Read + ?Sized>(
     store: &S,
-    mut after: Option<ThreadId>,
+    after: Option<ThreadId>,
 ) -> impl Iterator<Item = Result<(ThreadId, Row), Error>> {
-    let (mut page, mut is_last) = (Vec::new().into_iter(), false);
-    std::iter::from_fn(move || {
-        if page.len() == 0 && !is_last {
-            let read = store.rows(after.as_ref(), ROWS);
-            is_last = read.as_ref().map_or(true, |rows| rows.len() < ROWS);
-            match read {
-                Ok(rows) => page = rows.into_iter(),
-                Err(error) => return Some(Err(error)),
-            }
-            after = page.as_slice().last().map(|(thread, _)| thread.clone());
-        }
-        page.next().map(Ok)
-    })
+    pages(ROWS, after, move |after, limit| store.rows(after, limit))
 }
 
 /// Where a fork leaves the original thread.

@@ -8,10 +8,12 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::hint::{Hint, Operation, Verb};
-use rondo_protocol::id::{BatchId, LanePath, ThreadId};
+use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::Note;
-use rondo_store as store;
-use rondo_store::{Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
+use rondo_store::{
+    Damage, Error, JournalRecord, LaneRow, Read, Row, StoredRecord, note_json, pages, pages_from, references,
+    rows_after,
+};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
@@ -223,23 +225,17 @@ impl Writer<'_, '_> {
 
     /// The open lanes of a thread, its lists and its journals.
     fn open_lanes(&mut self, thread: &ThreadId) -> Result<(), Stop> {
-        let mut after: Option<LanePath> = None;
-        loop {
-            let page = self.store.lanes(thread, after.as_ref(), PAGE)?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            for (lane, row) in page {
-                let store::LaneRow { frontier, fold, opened_by, index } = row;
-                self.line(&Line::Lane { lane, frontier, opened_by, index, fold: ThreadState(fold) })?;
-            }
+        let store = self.store;
+        for lane in pages(PAGE, None, |after, limit| store.lanes(thread, after, limit)) {
+            let (lane, LaneRow { frontier, fold, opened_by, index }) = lane?;
+            self.line(&Line::Lane { lane, frontier, opened_by, index, fold: ThreadState(fold) })?;
         }
-        for opened_by in self.store.lists(thread)? {
-            let list = self.store.list(thread, opened_by)?.unwrap_or_default();
+        for opened_by in store.lists(thread)? {
+            let list = store.list(thread, opened_by)?.unwrap_or_default();
             self.line(&Line::List { opened_by, value: raw(&list)? })?;
         }
-        for lane in self.store.journaled_lanes(thread)? {
-            for record in self.store.journal(thread, &lane)? {
-                let store::JournalRecord { lane, position, bytes } = record;
+        for lane in store.journaled_lanes(thread)? {
+            for JournalRecord { lane, position, bytes } in store.journal(thread, &lane)? {
                 self.line(&Line::Journal { lane, position, value: raw(&bytes)? })?;
             }
         }
@@ -258,33 +254,26 @@ impl Writer<'_, '_> {
 
     /// Whether the export has every thread of a batch that began, and any.
     fn is_complete(&self, id: &BatchId, threads: &BTreeSet<&ThreadId>) -> Result<bool, Failure> {
-        let (mut next, mut has_any) = (Some(1), false);
-        while let Some(from) = next {
-            let page = batch::Line::page(self.store, id, from, PAGE)?;
-            next = page.last().filter(|_| page.len() == PAGE).and_then(|(last, _)| last.checked_add(1));
-            for (_, line) in page {
-                let batch::Line::Valid { thread, .. } = line else { continue };
-                if threads.contains(&thread) {
-                    has_any = true;
-                } else if self.store.row(&thread)?.is_some() {
-                    return Ok(false);
-                }
+        let mut has_any = false;
+        for line in batch::Line::all(self.store, id.clone(), 1, PAGE) {
+            let batch::Line::Valid { thread, .. } = line?.1 else { continue };
+            if threads.contains(&thread) {
+                has_any = true;
+            } else if self.store.row(&thread)?.is_some() {
+                return Ok(false);
             }
         }
         Ok(has_any)
     }
 
     fn batch(&mut self, id: &BatchId) -> Result<(), Stop> {
-        let Some(batch) = self.store.batch(id)? else { return Ok(()) };
+        let store = self.store;
+        let Some(batch) = store.batch(id)? else { return Ok(()) };
         self.line(&Line::Batch { batch: id.clone(), value: raw(&batch)? })?;
         self.sum.batches += 1;
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let page = self.store.batch_lines(id, from, PAGE)?;
-            next = page.last().filter(|_| page.len() == PAGE).and_then(|(last, _)| last.checked_add(1));
-            for (line, value) in page {
-                self.line(&Line::BatchInput { line, value: raw(&value)? })?;
-            }
+        for line in pages_from(PAGE, 0, |from, limit| store.batch_lines(id, from, limit)) {
+            let (line, value) = line?;
+            self.line(&Line::BatchInput { line, value: raw(&value)? })?;
         }
         Ok(())
     }
