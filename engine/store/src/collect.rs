@@ -23,7 +23,7 @@ use super::check::Progress;
 use super::codec::{self, StepValue};
 use super::error::Damage;
 use super::keys::{self, Family};
-use super::tables::{Change, Tables, missing};
+use super::tables::{Change, Tables};
 use super::write::{Write, WriteStore};
 use super::{Error, Read as _, Row, chain, references, rows_after};
 
@@ -208,7 +208,7 @@ impl<T: Tables> Marks<'_, T> {
                 // Deleted meanwhile, and perhaps imported again.
                 None => return Ok(()),
                 Some(newer) if newer != row => row = newer,
-                Some(_) => return Err(missing(thread, next, Family::Steps)),
+                Some(_) => return Err(chain::missing(thread, next, Family::Steps)),
             }
         }
     }

@@ -60,7 +60,7 @@ impl<'a> ChainVerifier<'a> {
     pub fn step(&mut self, stored: &StepBytes<'_>) -> Result<StoredRecord, Error> {
         let StepBytes { seq, digest, visit, bytes, .. } = *stored;
         if seq != self.next {
-            return Err(self.missing());
+            return Err(missing(self.thread, self.next, Family::Steps));
         }
         let record = verified(self.thread, seq, digest, bytes)?;
         if !follows(&record, seq, self.last.as_ref(), self.place)? {
@@ -70,13 +70,6 @@ impl<'a> ChainVerifier<'a> {
         self.last = Some(Last::of(&record, digest));
         self.next = seq.saturating_add(1);
         Ok(StoredRecord { seq, digest, visit, record })
-    }
-
-    /// The error for the record that should be next and is not there.
-    pub fn missing(&self) -> Error {
-        let what = format!("step {} of thread {} is missing", self.next, self.thread);
-        let key = keys::step(self.thread, self.next);
-        Damage::new(what).of_thread(self.thread).at(Family::Steps, &key).into()
     }
 
     /// Checks the end of the thread: if its last step is on the trunk, the row names it.
@@ -90,6 +83,15 @@ impl<'a> ChainVerifier<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a record or note that is not there.
+pub fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
+    let (what, key) = match family {
+        Family::Notes => ("the note of step", keys::note(thread, seq)),
+        _ => ("step", keys::step(thread, seq)),
+    };
+    Damage::new(format!("{what} {seq} of thread {thread} is missing")).of_thread(thread).at(family, &key).into()
 }
 
 /// Whether a record can be step `seq` of a thread in which `last` is the step before it.

@@ -6,7 +6,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-use super::chain::{self, ChainVerifier};
+use super::chain::{self, ChainVerifier, missing};
 use super::error::Damage;
 use super::keys::{self, Family};
 use super::{Error, Read, Row, StoredRecord, VisitIndex};
@@ -77,7 +77,11 @@ pub fn scan<R: Read + ?Sized>(
     }
     if chain.next() <= to {
         let is_deleted = store.row(thread)?.is_none();
-        return Err(if is_deleted { Error::Conflict { thread: thread.clone() } } else { chain.missing() });
+        return Err(if is_deleted {
+            Error::Conflict { thread: thread.clone() }
+        } else {
+            missing(thread, chain.next(), Family::Steps)
+        });
     }
     let mut beyond = false;
     if to == row.seq {
@@ -160,13 +164,4 @@ pub fn trunk_head<R: Read + ?Sized>(store: &R, thread: &ThreadId, at: u64) -> Re
         }
     }
     Ok(None)
-}
-
-/// The error for a record or note that is not there.
-pub fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
-    let (what, key) = match family {
-        Family::Notes => ("the note of step", keys::note(thread, seq)),
-        _ => ("step", keys::step(thread, seq)),
-    };
-    Damage::new(format!("{what} {seq} of thread {thread} is missing")).of_thread(thread).at(family, &key).into()
 }

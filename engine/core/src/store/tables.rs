@@ -11,11 +11,10 @@ use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use serde::{Deserialize, Serialize};
 
-use super::chain::{verified, verified_object};
+use super::chain::{missing, verified, verified_object};
 use super::codec::{self, StepValue};
 use super::error::Damage;
 use super::keys::{self, Family};
-pub use super::lineage::missing;
 use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StoredRecord, VisitIndex};
 
 /// What a visitor of entries returns: continue or stop.
