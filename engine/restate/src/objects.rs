@@ -374,7 +374,7 @@ struct Cancellations;
 impl Cancellations {
     #[handler]
     async fn set(&self, ctx: ObjectContext<'_>, _none: Bytes) -> HandlerResult<Coded<()>> {
-        if !is_set(ctx.get("is").await?) {
+        if ctx.get::<bool>("is").await? != Some(true) {
             ctx.set("is", true);
         }
         Ok(Coded(()))
@@ -382,10 +382,6 @@ impl Cancellations {
 
     #[handler]
     async fn get(&self, ctx: SharedObjectContext<'_>, _none: Bytes) -> HandlerResult<Coded<bool>> {
-        Ok(Coded(is_set(ctx.get("is").await?)))
+        Ok(Coded(ctx.get::<bool>("is").await? == Some(true)))
     }
-}
-
-fn is_set(stored: Option<bool>) -> bool {
-    stored.unwrap_or(false)
 }

@@ -116,9 +116,7 @@ impl RocksStore {
         if make == Make::Database {
             folder::sync(folder)?;
         }
-        let failure = Failure::default();
-        let tables = RocksTables::new(db, &database, Arc::clone(&failure));
-        let tables = RocksTables { reserve: Some(reserve), ..tables };
+        let tables = RocksTables { reserve: Some(reserve), ..RocksTables::new(db, &database) };
         tables.check_format()?;
         tables.say_format()?;
         if let Some(reserve) = &tables.reserve {
@@ -143,7 +141,7 @@ impl RocksStore {
         let tables = Arc::new(tables);
         let durability = if options.durability == Durability::Sync { Durability::Sync } else { Durability::Log };
         let target = Target { tables: Arc::clone(&tables), anchor, ledger, displaced };
-        let writer = Writer::start(target, failure)?;
+        let writer = Writer::start(target, Arc::clone(&tables.failure))?;
         folder::close(folder)?;
         Ok((Self { writer, tables, durability, _closed: Closed(folder.to_owned()), _lock: lock }, notices))
     }
@@ -269,7 +267,7 @@ impl RocksReader {
         if !is_of_one_moment {
             return Err(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) });
         }
-        let tables = RocksTables::new(db, database, Failure::default());
+        let tables = RocksTables::new(db, database);
         // With a writer tables come and go.
         if promised.is_none() && scratch.is_none() {
             all_named(&tables, manifest::tables(database)?)?;
@@ -372,11 +370,11 @@ struct RocksTables {
 }
 
 impl RocksTables {
-    fn new(db: DB, path: &Path, failure: Failure) -> Self {
+    fn new(db: DB, path: &Path) -> Self {
         let mut in_memory = ReadOptions::default();
         in_memory.set_read_tier(ReadTier::BlockCache);
         let (path, written_bytes, watch) = (path.to_owned(), AtomicU64::new(0), Mutex::default());
-        Self { db, path, failure, reserve: None, written_bytes, watch, in_memory }
+        Self { db, path, failure: Failure::default(), reserve: None, written_bytes, watch, in_memory }
     }
 
     fn family(&self, family: Family) -> Result<&ColumnFamily, Error> {

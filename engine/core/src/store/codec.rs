@@ -139,12 +139,7 @@ pub fn read_import_mark(value: &[u8]) -> Result<ImportMark, Error> {
 }
 
 pub fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(41 + bytes.len());
-    value.push(STEP.version);
-    value.extend_from_slice(digest.as_bytes());
-    value.extend_from_slice(&visit.to_be_bytes());
-    value.extend_from_slice(bytes);
-    value
+    [[STEP.version].as_slice(), digest.as_bytes(), &visit.to_be_bytes(), bytes].concat()
 }
 
 pub fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
@@ -154,11 +149,7 @@ pub fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
 }
 
 pub fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(2 + bytes.len());
-    value.push(OBJECT.version);
-    value.push(kind_code(kind));
-    value.extend_from_slice(bytes);
-    value
+    [[OBJECT.version, kind_code(kind)].as_slice(), bytes].concat()
 }
 
 pub fn read_object(value: &[u8]) -> Result<(Kind, &[u8]), Error> {
@@ -359,10 +350,7 @@ fn status_of(code: u8) -> Option<Status> {
 
 /// Encodes bytes that are opaque here, or have a fixed length.
 pub fn write_bytes(form: Form, bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(1 + bytes.len());
-    value.push(form.version);
-    value.extend_from_slice(bytes);
-    value
+    [[form.version].as_slice(), bytes].concat()
 }
 
 pub fn read_bytes(value: &[u8], form: Form) -> Result<&[u8], Error> {

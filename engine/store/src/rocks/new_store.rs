@@ -9,7 +9,6 @@ use super::super::anchor::Anchor;
 use super::super::keys::Family;
 use super::super::recovery::DATABASE;
 use super::super::tables::Change;
-use super::super::writer::Failure;
 use super::super::writer::WriteTables as _;
 use super::super::{Error, folder};
 use super::opening::{Make, fault, open_database};
@@ -33,7 +32,7 @@ impl NewStore {
         folder::make(folder)?;
         let database = folder.join(DATABASE);
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, Make::Database)?;
-        let tables = RocksTables::new(db, &database, Failure::default());
+        let tables = RocksTables::new(db, &database);
         Ok(Self { folder: folder.to_owned(), tables, batch: Vec::new(), batch_bytes: 0 })
     }
 

@@ -18,7 +18,6 @@ use super::super::error::Damage;
 use super::super::keys::Family;
 use super::super::manifest::{self, Position};
 use super::super::recovery::{Copy, DATABASE};
-use super::super::writer::Failure;
 use super::super::{Error, folder, frames};
 use super::{Remnants as _, RocksTables};
 
@@ -161,7 +160,7 @@ fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promis
             });
         }
     };
-    let tables = RocksTables::new(db, database, Failure::default());
+    let tables = RocksTables::new(db, database);
     if promised.is_none() {
         all_named(&tables, manifest::tables(database)?)?;
     }
@@ -241,7 +240,7 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(_) => return Ok(None),
     };
-    let tables = RocksTables::new(db, path, Failure::default());
+    let tables = RocksTables::new(db, path);
     if !may_cut {
         all_named(&tables, there)?;
     }

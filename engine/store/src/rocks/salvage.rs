@@ -15,7 +15,6 @@ use super::super::error::Damage;
 use super::super::keys;
 use super::super::recovery::Copy;
 use super::super::tables::{Change, Tables as _};
-use super::super::writer::Failure;
 use super::super::writer::WriteTables as _;
 use super::super::{Error, codec, frames, manifest};
 use super::opening::{MEMORY_BYTES, Make, all_named, families, file_named, open_database, promised, settings, sizes};
@@ -82,7 +81,7 @@ fn remains(
         let there = manifest::tables(copy.path())?;
         let made = if makes_manifest { made_anew(copy.path()) } else { as_it_is(copy.path())? };
         let Some(db) = made else { continue };
-        let tables = RocksTables::new(db, copy.path(), Failure::default());
+        let tables = RocksTables::new(db, copy.path());
         // A manifest that lost its end names too few tables.
         if !makes_manifest && all_named(&tables, there).is_err() {
             continue;
