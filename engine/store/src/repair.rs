@@ -23,7 +23,7 @@ use super::check::entries::{self, Counted};
 use super::check::faults::Faults;
 use super::codec::{self, Ledger, StepValue};
 use super::keys::{self, Family};
-use super::rocks::{Examined, Remnants as _, RocksReader, examine};
+use super::rocks::{Examined, Remnants as _, examine};
 use super::staging::{Refused, Staging};
 use super::tables::Tables as _;
 use super::{Base, Error, LaneRow, Read as _, Row, Status, folder, import, pages_from, references};
@@ -176,7 +176,7 @@ fn after(before: Ledger, steps: u64) -> Ledger {
 }
 
 struct Repair<'a, 'c> {
-    from: &'a Counted<'c, RocksReader>,
+    from: &'a Counted<'c>,
     to: Staging,
     /// Whether entries may be there again that newer ones deleted or replaced.
     may_be_older: bool,

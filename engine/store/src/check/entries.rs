@@ -17,8 +17,8 @@ use super::faults::Faults;
 use super::{Progress, REPORT_EVERY};
 
 /// Tables that count what is read from them.
-pub(in super::super) struct Counted<'a, T> {
-    tables: &'a T,
+pub(in super::super) struct Counted<'a> {
+    tables: &'a dyn Remnants,
     progress: Mutex<&'a mut (dyn FnMut(Progress) + Send)>,
     of: u64,
     done: AtomicU64,
@@ -27,8 +27,11 @@ pub(in super::super) struct Counted<'a, T> {
     unfinished: BTreeSet<ThreadId>,
 }
 
-impl<'a, T: Remnants> Counted<'a, T> {
-    pub(in super::super) fn new(tables: &'a T, progress: &'a mut (dyn FnMut(Progress) + Send)) -> Result<Self, Error> {
+impl<'a> Counted<'a> {
+    pub(in super::super) fn new(
+        tables: &'a dyn Remnants,
+        progress: &'a mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Self, Error> {
         let (of, progress) = (tables.entries()?, Mutex::new(progress));
         let (done, bytes, unfinished) = (AtomicU64::new(0), AtomicU64::new(0), BTreeSet::new());
         Ok(Self { tables, progress, of, done, bytes, unfinished })
@@ -60,7 +63,7 @@ impl<'a, T: Remnants> Counted<'a, T> {
     }
 }
 
-impl<T: Remnants> Tables for Counted<'_, T> {
+impl Tables for Counted<'_> {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.tables.get(family, key)
     }
@@ -85,8 +88,8 @@ pub(in super::super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Re
 
 /// Passes every readable entry of a family to `visit`. Damage that the tables or `visit` find is added to `faults`.
 /// After a damaged block reading continues where the next table of the family begins.
-pub(in super::super) fn read<T: Remnants>(
-    store: &Counted<'_, T>,
+pub(in super::super) fn read(
+    store: &Counted<'_>,
     family: Family,
     faults: &mut Faults,
     visit: &mut Visit<'_>,
@@ -95,8 +98,8 @@ pub(in super::super) fn read<T: Remnants>(
 }
 
 /// The same from a key on.
-pub(super) fn read_from<T: Remnants>(
-    store: &Counted<'_, T>,
+pub(super) fn read_from(
+    store: &Counted<'_>,
     (family, begin): (Family, Vec<u8>),
     faults: &mut Faults,
     visit: &mut Visit<'_>,
@@ -126,8 +129,8 @@ pub(super) fn read_from<T: Remnants>(
 }
 
 /// Passes every thread that has a readable step to `visit`. Damage is added to `faults`.
-pub(in super::super) fn threads_with_steps<T: Remnants>(
-    store: &Counted<'_, T>,
+pub(in super::super) fn threads_with_steps(
+    store: &Counted<'_>,
     faults: &mut Faults,
     visit: &mut dyn FnMut(&ThreadId, &mut Faults) -> Result<(), Error>,
 ) -> Result<(), Error> {

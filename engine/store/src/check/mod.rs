@@ -123,15 +123,15 @@ fn examined(
 
 /// The faults of tables that can be read.
 #[cfg(test)]
-pub(super) fn faults_of<T: Remnants>(tables: &T) -> Result<Vec<Fault>, Error> {
+pub(super) fn faults_of(tables: &dyn Remnants) -> Result<Vec<Fault>, Error> {
     let (mut faults, mut save) = (Faults::default(), |_: &Checkpoint| {});
     let mut checkpoints = Checkpoints::new(None, Duration::MAX, &mut save);
     run(tables, &mut faults, &mut Examination::default(), (&mut checkpoints, &mut |_| {}))?;
     Ok(faults.into_list())
 }
 
-fn run<T: Remnants>(
-    tables: &T,
+fn run(
+    tables: &dyn Remnants,
     faults: &mut Faults,
     examination: &mut Examination,
     (checkpoints, progress): (&mut Checkpoints<'_>, &mut (dyn FnMut(Progress) + Send)),

@@ -7,7 +7,6 @@ use rondo_protocol::id::ThreadId;
 
 use super::super::error::Damage;
 use super::super::keys::{self, Family};
-use super::super::rocks::Remnants;
 use super::super::{Error, Read as _, chain, codec, references};
 use super::Sums;
 use super::checkpoint::Checkpoints;
@@ -27,8 +26,8 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn read<T: Remnants>(
-        store: &Counted<'_, T>,
+    pub(super) fn read(
+        store: &Counted<'_>,
         checkpoints: &mut Checkpoints<'_>,
         faults: &mut Faults,
     ) -> Result<Self, Error> {
@@ -80,9 +79,9 @@ impl Objects {
     }
 
     /// Checks that a thread finds an object that its step `seq` or its row names.
-    pub(super) fn check<T: Remnants>(
+    pub(super) fn check(
         &mut self,
-        store: &Counted<'_, T>,
+        store: &Counted<'_>,
         (kind, digest): (Kind, Digest),
         (thread, seq): (&ThreadId, u64),
         faults: &mut Faults,
@@ -95,13 +94,7 @@ impl Objects {
     }
 
     /// Looks up an object. One that was not met while all were read may stand behind a damaged block.
-    fn find<T: Remnants>(
-        &mut self,
-        store: &Counted<'_, T>,
-        kind: Kind,
-        digest: Digest,
-        faults: &mut Faults,
-    ) -> Result<(), Error> {
+    fn find(&mut self, store: &Counted<'_>, kind: Kind, digest: Digest, faults: &mut Faults) -> Result<(), Error> {
         if self.faulty.contains_key(&digest) || self.whole.get(&digest) == Some(&kind) {
             return Ok(());
         }
@@ -121,7 +114,7 @@ impl Objects {
     }
 
     /// Marks the objects that name a faulty one, so that the threads that need these are found.
-    fn find_who_names_faulty<T: Remnants>(&mut self, store: &Counted<'_, T>) -> Result<(), Error> {
+    fn find_who_names_faulty(&mut self, store: &Counted<'_>) -> Result<(), Error> {
         for _ in 0..REACH {
             let mut found = Vec::new();
             // Damage is known by now.

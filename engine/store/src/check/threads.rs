@@ -23,8 +23,8 @@ pub(super) struct Known {
 }
 
 /// Reads every row, and every step of its thread.
-pub(super) fn check<T: Remnants>(
-    store: &Counted<'_, T>,
+pub(super) fn check(
+    store: &Counted<'_>,
     objects: &mut Objects,
     checkpoints: &mut Checkpoints<'_>,
     faults: &mut Faults,
@@ -57,8 +57,8 @@ pub(super) fn check<T: Remnants>(
     Ok(known)
 }
 
-fn check_row<T: Remnants>(
-    store: &Counted<'_, T>,
+fn check_row(
+    store: &Counted<'_>,
     objects: &mut Objects,
     (thread, row): (&ThreadId, &Row),
     faults: &mut Faults,
@@ -92,15 +92,15 @@ fn check_row<T: Remnants>(
     Ok(())
 }
 
-struct Steps<'a, 'c, T> {
-    store: &'a Counted<'c, T>,
+struct Steps<'a, 'c> {
+    store: &'a Counted<'c>,
     thread: &'a ThreadId,
     row: &'a Row,
     objects: &'a mut Objects,
     sums: &'a mut Sums,
 }
 
-impl<T: Remnants> Steps<'_, '_, T> {
+impl Steps<'_, '_> {
     /// Checks the steps that the thread does not share with its base. After a damaged one it continues with the next.
     fn check(mut self, faults: &mut Faults) -> Result<(), Error> {
         let (store, thread, last) = (self.store, self.thread, self.row.seq);
@@ -162,8 +162,8 @@ impl<T: Remnants> Steps<'_, '_, T> {
 }
 
 /// Checks that the index names a step by its digest and by its role's visit.
-fn check_index_of<T: Remnants>(
-    store: &Counted<'_, T>,
+fn check_index_of(
+    store: &Counted<'_>,
     thread: &ThreadId,
     (stored, found_by): (&StoredRecord, Option<&VisitKey>),
     faults: &mut Faults,
@@ -188,11 +188,7 @@ fn check_index_of<T: Remnants>(
 }
 
 /// Reads the whole index. Every step was looked up in it, so that it can only hold too much.
-pub(super) fn check_index<T: Remnants>(
-    store: &Counted<'_, T>,
-    known: &Known,
-    faults: &mut Faults,
-) -> Result<(), Error> {
+pub(super) fn check_index(store: &Counted<'_>, known: &Known, faults: &mut Faults) -> Result<(), Error> {
     let mut entries = 0;
     entries::read(store, Family::Index, faults, &mut |key, value, faults| {
         entries += 1;
@@ -219,8 +215,8 @@ pub(super) fn check_index<T: Remnants>(
 }
 
 /// Checks an entry that is neither a row, a step nor an object: its form, and that its thread has what it belongs to.
-pub(super) fn check_entry<T: Remnants>(
-    store: &Counted<'_, T>,
+pub(super) fn check_entry(
+    store: &Counted<'_>,
     (family, key, value): (Family, &[u8], &[u8]),
     faults: &mut Faults,
 ) -> Result<(), Error> {
@@ -248,7 +244,7 @@ fn no_row(thread: &ThreadId) -> Damage {
 }
 
 /// Compares the steps of all threads with the number that was ever acknowledged, which counts deleted threads too.
-pub(super) fn check_sum(tables: &impl Remnants, known: &Known, faults: &mut Faults) -> Result<(), Error> {
+pub(super) fn check_sum(tables: &dyn Remnants, known: &Known, faults: &mut Faults) -> Result<(), Error> {
     let ledger = faults.take(tables.ledger(), &[])?;
     if let Some(ledger) = ledger.filter(|ledger| ledger.steps < known.sums.acknowledged) {
         let what =

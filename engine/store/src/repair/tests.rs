@@ -6,7 +6,7 @@ use std::path::Path;
 use super::super::check::check;
 use super::super::check::tests::stored::fixture;
 use super::super::check::tests::{entries, put};
-use super::super::{Options, RocksStore};
+use super::super::{Options, RocksReader, RocksStore};
 use super::*;
 
 /// Repairs the store in `folder` to `to`. Every step that is not in it is among the losses.
