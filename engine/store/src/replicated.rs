@@ -78,8 +78,7 @@ pub struct Copied<S = SharedStore> {
 /// The roots whose entries are being written, in this process and in others.
 struct Roots {
     here: Mutex<BTreeSet<ThreadId>>,
-    /// `None` if no other process has the store.
-    locks: Option<ThreadLocks>,
+    locks: ThreadLocks,
 }
 
 /// A root that nobody else writes entries of, until dropped.
@@ -94,15 +93,13 @@ impl Roots {
             return None;
         }
         let lease = RootLease { roots: self, root };
-        self.locks.as_ref().is_none_or(|locks| locks.take(&lock_of(root))).then_some(lease)
+        self.locks.take(&lock_of(root)).then_some(lease)
     }
 }
 
 impl Drop for RootLease<'_> {
     fn drop(&mut self) {
-        if let Some(locks) = &self.roots.locks {
-            locks.release(&lock_of(self.root));
-        }
+        self.roots.locks.release(&lock_of(self.root));
         self.roots.here.lock().remove(self.root);
     }
 }
@@ -115,18 +112,13 @@ fn lock_of(root: &ThreadId) -> ThreadId {
 
 impl Copied {
     pub fn new(store: SharedStore) -> Self {
-        let roots = Roots { here: Mutex::default(), locks: Some(ThreadLocks::of(store.folder())) };
+        let roots = Roots { here: Mutex::default(), locks: ThreadLocks::of(store.folder()) };
         Self { store, roots: Arc::new(roots) }
     }
 }
 
 #[expect(private_bounds, reason = "what a store writes is this crate's own")]
 impl<S: WriteStore + StepStore> Copied<S> {
-    #[cfg(test)]
-    pub(crate) fn alone(store: S) -> Self {
-        Self { store, roots: Arc::new(Roots { here: Mutex::default(), locks: None }) }
-    }
-
     async fn apply_all(&self, root: &ThreadId, pieces: Range<u64>, writes: Vec<Vec<u8>>) -> Result<(), Error> {
         let _lease = loop {
             match self.roots.take(root) {

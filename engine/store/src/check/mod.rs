@@ -121,15 +121,6 @@ fn examined(
     Ok(examination)
 }
 
-/// The faults of tables that can be read.
-#[cfg(test)]
-pub(super) fn faults_of(tables: &dyn Remnants) -> Result<Vec<Fault>, Error> {
-    let (mut faults, mut save) = (Faults::default(), |_: &Checkpoint| {});
-    let mut checkpoints = Checkpoints::new(None, Duration::MAX, &mut save);
-    run(tables, &mut faults, &mut Examination::default(), (&mut checkpoints, &mut |_| {}))?;
-    Ok(faults.into_list())
-}
-
 fn run(
     tables: &dyn Remnants,
     faults: &mut Faults,

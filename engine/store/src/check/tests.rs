@@ -14,6 +14,14 @@ use super::super::{Options, RocksReader, RocksStore, Tables as _};
 use super::*;
 use stored::fixture;
 
+/// The faults of tables that can be read.
+pub(crate) fn faults_of(tables: &dyn Remnants) -> Result<Vec<Fault>, Error> {
+    let (mut faults, mut save) = (Faults::default(), |_: &Checkpoint| {});
+    let mut checkpoints = Checkpoints::new(None, Duration::MAX, &mut save);
+    run(tables, &mut faults, &mut Examination::default(), (&mut checkpoints, &mut |_| {}))?;
+    Ok(faults.into_list())
+}
+
 fn examined(folder: &Path) -> Examination {
     check(folder, &mut |_| {}).unwrap()
 }

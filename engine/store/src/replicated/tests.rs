@@ -18,6 +18,14 @@ struct Loop {
     kept: Mutex<Vec<Vec<u8>>>,
 }
 
+impl<S> Copied<S> {
+    /// A copy that no other process has: there is no file with locks.
+    pub(crate) fn alone(store: S) -> Self {
+        let locks = ThreadLocks::of(Path::new("/dev/null"));
+        Self { store, roots: Arc::new(Roots { here: Mutex::default(), locks }) }
+    }
+}
+
 /// The root of every thread here.
 fn root() -> ThreadId {
     thread(99)

@@ -41,7 +41,7 @@ impl Contents {
 
     /// What `rondo fsck` finds in them.
     pub(crate) fn faults(&self) -> Result<Vec<Fault>, Error> {
-        check::faults_of(self)
+        check::tests::faults_of(self)
     }
 }
 
