@@ -1,9 +1,10 @@
 //! A new folder for a store, which gets its name when the store in it is done.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use rondo_core::durable_folder;
 use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
@@ -44,7 +45,7 @@ impl NewFolder {
     /// # Durability
     /// The name is on the device when this returns.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        let named = fs::rename(self.path(), &self.to).and_then(|()| File::open(&self.beside)?.sync_all());
+        let named = fs::rename(self.path(), &self.to).and_then(|()| durable_folder::sync(&self.beside));
         named.map_err(|error| failed(&self.to, &error))
     }
 }
