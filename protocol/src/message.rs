@@ -207,7 +207,11 @@ pub fn empty_chain() -> Digest {
 
 /// Extends `chain` by `message`: `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
 pub fn link(chain: Digest, message: &Message) -> Digest {
-    Digest::of_parts(Kind::Messages, &[chain.as_bytes(), message.digest().as_bytes()])
+    link_digest(chain, message.digest())
+}
+
+fn link_digest(chain: Digest, message: Digest) -> Digest {
+    Digest::of_parts(Kind::Messages, &[chain.as_bytes(), message.as_bytes()])
 }
 
 /// The digest of the request with the head of digest `head` and the messages of `chain`.

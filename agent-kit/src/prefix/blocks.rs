@@ -12,16 +12,43 @@
 //! Absent parts have no block. Each block is one JSON object, so none is a prefix of another, and two requests diverge
 //! within the first block that differs.
 
+use std::sync::Arc;
+
 use rondo_protocol::canonical;
-use rondo_protocol::message::Message;
+use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Head, ToolSpec};
 
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// The head: everything but the messages.
-    pub head: &'a Head,
-    /// The messages, oldest first.
-    pub messages: &'a [Message],
+/// A request. A copy is cheap at any length.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Everything but the messages.
+    head: Arc<Head>,
+    head_bytes: u64,
+    pub messages: Conversation,
+}
+
+impl Request {
+    pub fn new(head: &Arc<Head>, messages: Conversation) -> Self {
+        Self { head: Arc::clone(head), head_bytes: bytes_of_head(head), messages }
+    }
+
+    /// A request after this one. A head that differs only in parameters is the same, and is not measured again.
+    #[must_use]
+    pub fn next(&self, head: &Arc<Head>, messages: Conversation) -> Self {
+        if is_same_head(&self.head, head) { Self { messages, ..self.clone() } } else { Self::new(head, messages) }
+    }
+
+    pub fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
+    pub fn head_bytes(&self) -> u64 {
+        self.head_bytes
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.head_bytes.saturating_add(self.messages.canonical_size_bytes())
+    }
 }
 
 /// A part of a request. It prints as `model`, `tools.read_file`, `response_format`, `system`, `message 3`.
@@ -38,12 +65,12 @@ pub enum Block {
     Message(usize),
 }
 
+/// The content of a block of a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Content<'a> {
     Tool(&'a ToolSpec),
     ResponseFormat(&'a str),
     System(&'a str),
-    Message(usize, &'a Message),
 }
 
 impl Content<'_> {
@@ -52,7 +79,6 @@ impl Content<'_> {
             Self::Tool(tool) => Block::Tool(tool.name.clone()),
             Self::ResponseFormat(_) => Block::ResponseFormat,
             Self::System(_) => Block::System,
-            Self::Message(number, _) => Block::Message(*number),
         }
     }
 
@@ -63,12 +89,11 @@ impl Content<'_> {
             }
             Self::ResponseFormat(text) => object(&[("response_format", text)]),
             Self::System(text) => object(&[("role", "system"), ("text", text)]),
-            Self::Message(_, message) => message.canonical_bytes(),
         }
     }
 
     pub(super) fn length(&self) -> u64 {
-        u64::try_from(self.bytes().len()).unwrap_or(u64::MAX)
+        length(&self.bytes())
     }
 }
 
@@ -98,7 +123,7 @@ pub(super) fn of_head(head: &Head) -> Vec<Content<'_>> {
 
 /// Whether two heads are the same beginning of a request: they differ in parameters at most.
 pub fn is_same_head(a: &Head, b: &Head) -> bool {
-    a.model == b.model && of_head(a) == of_head(b)
+    std::ptr::eq(a, b) || a.model == b.model && of_head(a) == of_head(b)
 }
 
 pub fn bytes_of_head(head: &Head) -> u64 {
@@ -106,10 +131,9 @@ pub fn bytes_of_head(head: &Head) -> u64 {
 }
 
 pub fn bytes_of_message(message: &Message) -> u64 {
-    Content::Message(0, message).length()
+    length(&message.canonical_bytes())
 }
 
-pub fn bytes_of_request(request: Request<'_>) -> u64 {
-    let messages: u64 = request.messages.iter().map(bytes_of_message).sum();
-    bytes_of_head(request.head).saturating_add(messages)
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

@@ -133,7 +133,7 @@ fn is_in_contract(difference: &Difference<'_>) -> bool {
 }
 
 /// Explains why two lists of messages differ, which differ in their first. `number` is that message's, from 1.
-pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Explanation {
+pub(super) fn of_messages(old: &[&Message], new: &[&Message], number: usize) -> Explanation {
     match (old.first(), new.first()) {
         (Some(was), Some(is)) => {
             if let Some(missing) = skipped(old, new) {
@@ -170,7 +170,7 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Ex
 const MAX_SKIPPED: usize = 4_096;
 
 /// How many messages at the beginning of `old` are missing in `new`, which continues with the others.
-fn skipped(old: &[Message], new: &[Message]) -> Option<usize> {
+fn skipped(old: &[&Message], new: &[&Message]) -> Option<usize> {
     let first = new.first()?;
     let starts = old.iter().take(MAX_SKIPPED).enumerate().skip(1).filter(|(_, message)| *message == first);
     starts.map(|(at, _)| at).find(|at| old.iter().skip(*at).zip(new).all(|(was, is)| was == is))
@@ -184,7 +184,7 @@ fn shortened(missing: usize, number: usize) -> Explanation {
     (Cause::HistoryShortened, detail)
 }
 
-fn of_added(added: &[Message]) -> Explanation {
+fn of_added(added: &[&Message]) -> Explanation {
     let Some(first) = added.first() else { return (Cause::PromptChanged, String::new()) };
     let text = first.text();
     let difference = Difference::of("", &text);

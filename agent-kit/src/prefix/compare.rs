@@ -1,6 +1,7 @@
 //! Compares two requests block by block.
 
 use rondo_protocol::message::Message;
+use rondo_protocol::object::Head;
 
 use super::blocks::{self, Block, Content, Request};
 use super::cause::{self, Cause};
@@ -36,41 +37,45 @@ pub struct Shared {
     pub bytes: u64,
 }
 
-pub fn compare(before: Request<'_>, after: Request<'_>) -> Comparison {
-    let request_bytes = blocks::bytes_of_request(after);
-    if before.head.model != after.head.model {
-        let detail = format!("{:?} became {:?}", before.head.model, after.head.model);
+/// Compares two requests. The cost depends on the messages that they do not share, not on their length.
+pub fn compare(before: &Request, after: &Request) -> Comparison {
+    let request_bytes = after.bytes();
+    let (old_head, new_head): (&Head, &Head) = (before.head(), after.head());
+    if blocks::is_same_head(old_head, new_head) {
+        let shared = before.messages.common(&after.messages);
+        let bytes = after.head_bytes().saturating_add(shared.canonical_size_bytes());
+        let known = Shared { messages: shared.len(), bytes };
+        return compare_beyond(known, &before.messages.after(known.messages), &after.messages.after(known.messages));
+    }
+    if old_head.model != new_head.model {
+        let detail = format!("{:?} became {:?}", old_head.model, new_head.model);
         let broke = Break { byte: 0, block: Block::Model, cause: Cause::ModelChanged, detail };
         return Comparison { request_bytes, shared_bytes: 0, broke: Some(broke) };
     }
-    let (old, new) = (blocks::of_head(before.head), blocks::of_head(after.head));
+    let (old, new) = (blocks::of_head(old_head), blocks::of_head(new_head));
     let alike = common(old.iter(), new.iter());
     let shared_bytes: u64 = new.iter().take(alike).map(Content::length).sum();
-    if alike == old.len() && alike == new.len() {
-        return compare_beyond(Shared { messages: 0, bytes: shared_bytes }, before.messages, after.messages);
-    }
     let (old, new) = (old.get(alike).copied(), new.get(alike).copied());
-    let (cause, detail) = cause::of_heads((before.head, old), (after.head, new));
+    let (cause, detail) = cause::of_heads((old_head, old), (new_head, new));
     let block = match (cause, old, new) {
         (Cause::ToolRemoved, Some(old), _) | (_, Some(old), None) => old.block(),
         (_, _, Some(new)) => new.block(),
         (_, None, None) => Block::System,
     };
     // The first message follows a head that ends here.
-    let first = |messages: &[Message]| messages.first().map(|message| Content::Message(1, message).bytes());
-    let old = old.map(|content| content.bytes()).or_else(|| first(before.messages)).unwrap_or_default();
-    let new = new.map(|content| content.bytes()).or_else(|| first(after.messages)).unwrap_or_default();
+    let first = |request: &Request| request.messages.messages().first().map(|message| message.canonical_bytes());
+    let old = old.map(|content| content.bytes()).or_else(|| first(before)).unwrap_or_default();
+    let new = new.map(|content| content.bytes()).or_else(|| first(after)).unwrap_or_default();
     let byte = shared_bytes.saturating_add(common_bytes(&old, &new));
     // An earlier request that ends here is a prefix of the later one.
     let broke = (!old.is_empty()).then_some(Break { byte, block, cause, detail });
     Comparison { request_bytes, shared_bytes: byte, broke }
 }
 
-/// Compares what follows the known common beginning, so that a long conversation is not read again for each of its
-/// requests.
-pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> Comparison {
+/// Compares what follows the known common beginning.
+pub fn compare_beyond(known: Shared, before: &[&Message], after: &[&Message]) -> Comparison {
     let alike = common(before.iter(), after.iter());
-    let lengths = after.iter().map(blocks::bytes_of_message);
+    let lengths = after.iter().map(|message| blocks::bytes_of_message(message));
     let (mut shared_bytes, mut request_bytes) = (known.bytes, known.bytes);
     for (at, length) in lengths.enumerate() {
         request_bytes = request_bytes.saturating_add(length);
@@ -83,8 +88,7 @@ pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> C
         return Comparison { request_bytes, shared_bytes, broke: None };
     };
     if let Some(first) = new.first() {
-        let bytes = |message| Content::Message(0, message).bytes();
-        shared_bytes = shared_bytes.saturating_add(common_bytes(&bytes(parted), &bytes(first)));
+        shared_bytes = shared_bytes.saturating_add(common_bytes(&parted.canonical_bytes(), &first.canonical_bytes()));
     }
     let number = known.messages.saturating_add(alike).saturating_add(1);
     let (cause, detail) = cause::of_messages(old, new, number);
@@ -93,14 +97,17 @@ pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> C
 }
 
 /// Where and why a request differs from the expected one; `None` = they are equal apart from parameters.
-pub fn difference(old: Request<'_>, new: Request<'_>) -> Option<Break> {
+pub fn difference(old: &Request, new: &Request) -> Option<Break> {
     let Comparison { shared_bytes, broke, .. } = compare(old, new);
     if broke.is_some() {
         return broke;
     }
-    let added = new.messages.get(old.messages.len()..).filter(|added| !added.is_empty())?;
+    let added = new.messages.after(old.messages.len());
+    if added.is_empty() {
+        return None;
+    }
     let number = old.messages.len().saturating_add(1);
-    let (cause, detail) = cause::of_messages(&[], added, number);
+    let (cause, detail) = cause::of_messages(&[], &added, number);
     Some(Break { byte: shared_bytes, block: Block::Message(number), cause, detail })
 }
 

@@ -19,7 +19,7 @@ mod compare;
 mod estimate;
 mod text;
 
-pub use blocks::{Block, Request, bytes_of_head, bytes_of_message, bytes_of_request, is_same_head};
+pub use blocks::{Block, Request, bytes_of_head, bytes_of_message, is_same_head};
 pub use cause::Cause;
 pub use compare::{Break, Comparison, Shared, compare, compare_beyond, difference};
 pub use estimate::{ClosedForm, share, tokens};

@@ -1,6 +1,7 @@
 //! The steps of a thread, and the requests that models were sent in each.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -183,14 +184,14 @@ fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Reque
 impl Shared {
     /// The longest beginning that a request has in common with one of the earlier ones.
     fn of(request: &Request, earlier: &[Request]) -> Self {
-        let block = |of: &Request| prefix::bytes_of_request(prefix::Request { head: &of.head, messages: &of.messages });
-        let none = Self { request_bytes: block(request), bytes: 0, messages: 0 };
+        let as_sent =
+            |of: &Request| prefix::Request::new(&Arc::new(of.head.clone()), of.messages.iter().cloned().collect());
+        let new = as_sent(request);
+        let none = Self { request_bytes: new.bytes(), bytes: 0, messages: 0 };
         let with = |before: &Request| {
-            let old = prefix::Request { head: &before.head, messages: &before.messages };
-            let new = prefix::Request { head: &request.head, messages: &request.messages };
-            let alike = before.messages.iter().zip(&request.messages).take_while(|(old, new)| old == new).count();
-            let messages = if before.head == request.head { alike } else { 0 };
-            Self { bytes: prefix::compare(old, new).shared_bytes, messages, ..none }
+            let old = as_sent(before);
+            let messages = if before.head == request.head { old.messages.common(&new.messages).len() } else { 0 };
+            Self { bytes: prefix::compare(&old, &new).shared_bytes, messages, ..none }
         };
         earlier.iter().map(with).max_by_key(|shared| shared.bytes).unwrap_or(none)
     }

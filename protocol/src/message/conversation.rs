@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Message, Part, empty_chain, link, request};
-use crate::digest::Digest;
+use super::{Message, Part, empty_chain, link_digest, request};
+use crate::digest::{Digest, Kind};
 
 /// A list of messages with the chain over each of its prefixes:
 /// `m0 = H("rondo/messages/v1\n")`, `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
@@ -22,6 +22,7 @@ struct Link {
     chain: Digest,
     length: usize,
     size_bytes: usize,
+    canonical_size_bytes: u64,
     /// Whether this message or one before it holds a file.
     has_files: bool,
 }
@@ -39,10 +40,18 @@ impl Drop for Link {
 impl Conversation {
     /// Appends a message and extends the chain. Clones do not see it.
     pub fn push(&mut self, message: Message) {
-        let (chain, length) = (link(self.chain(), &message), self.len() + 1);
-        let size_bytes = self.size_bytes().saturating_add(message.size_bytes());
-        let has_files = self.has_files() || message.parts().iter().any(|part| matches!(part, Part::File { .. }));
-        self.last = Some(Arc::new(Link { before: self.last.take(), message, chain, length, size_bytes, has_files }));
+        let canonical = message.canonical_bytes();
+        let own_bytes = u64::try_from(canonical.len()).unwrap_or(u64::MAX);
+        let has_files = message.parts().iter().any(|part| matches!(part, Part::File { .. }));
+        self.last = Some(Arc::new(Link {
+            chain: link_digest(self.chain(), Digest::of_bytes(Kind::Message, &canonical)),
+            length: self.len() + 1,
+            size_bytes: self.size_bytes().saturating_add(message.size_bytes()),
+            canonical_size_bytes: self.canonical_size_bytes().saturating_add(own_bytes),
+            has_files: self.has_files() || has_files,
+            before: self.last.take(),
+            message,
+        }));
     }
 
     /// Removes the messages after the first `length`.
@@ -59,6 +68,11 @@ impl Conversation {
     /// The number of bytes of text in the messages.
     pub fn size_bytes(&self) -> usize {
         self.last.as_ref().map_or(0, |link| link.size_bytes)
+    }
+
+    /// The number of bytes of the messages in canonical form.
+    pub fn canonical_size_bytes(&self) -> u64 {
+        self.last.as_ref().map_or(0, |link| link.canonical_size_bytes)
     }
 
     /// Whether a message holds a file.
@@ -81,6 +95,20 @@ impl Conversation {
             self.newest_first().take_while(|link| link.length > length).map(|link| &link.message).collect();
         messages.reverse();
         messages
+    }
+
+    /// The messages that both begin with. The cost depends only on the number of the others.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let length = self.len().min(other.len());
+        let (mut own, mut its) = (self.clone(), other.clone());
+        own.truncate(length);
+        its.truncate(length);
+        while own != its {
+            own.truncate(own.len() - 1);
+            its.truncate(its.len() - 1);
+        }
+        own
     }
 
     /// The chain after each message.
@@ -154,6 +182,10 @@ mod tests {
         assert_eq!((&longer, &other), (&of(&["a", "b", "c"]), &of(&["a", "b", "d"])));
         assert!(std::ptr::eq(base.messages()[0], other.messages()[0]));
         assert_eq!(longer.after(1), [&Message::user("b"), &Message::user("c")]);
+        assert_eq!((longer.common(&other), longer.common(&base)), (base.clone(), base.clone()));
+        assert!(longer.common(&of(&["b", "a"])).is_empty());
+        let canonical = longer.messages().into_iter().map(|message| message.canonical_bytes().len() as u64);
+        assert_eq!(longer.canonical_size_bytes(), canonical.sum::<u64>());
         assert_eq!(longer.links().last(), Some(&longer.chain()));
         longer.truncate(2);
         assert_eq!(longer, base);

@@ -1,11 +1,13 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use rondo_protocol::canonical;
 use rondo_protocol::message::{Parts, ToolUse};
-use rondo_protocol::object::{Head, Parameters, ToolSpec};
+use rondo_protocol::object::{Parameters, ToolSpec};
 
 use super::*;
 use crate::conversation::{EMPTY_LINE, system_text};
-use crate::prefix::{bytes_of_head, bytes_of_message, bytes_of_request};
+use crate::prefix::{bytes_of_head, bytes_of_message};
 
 fn tool(name: &str, description: &str) -> ToolSpec {
     let parameters = r#"{"type":"object"}"#.to_owned();
@@ -22,10 +24,13 @@ fn head(system: &str, tools: &[ToolSpec]) -> Head {
     }
 }
 
+fn request(head: &Head, messages: &[Message]) -> Request {
+    Request::new(&Arc::new(head.clone()), messages.iter().cloned().collect())
+}
+
 /// The break between two requests, as `block: cause: detail`.
 fn broke(before: (&Head, &[Message]), after: (&Head, &[Message])) -> String {
-    let request = |(head, messages)| Request { head, messages };
-    match compare(request(before), request(after)).broke {
+    match compare(&request(before.0, before.1), &request(after.0, after.1)).broke {
         Some(broke) => format!("{}: {}: {}", broke.block, broke.cause, broke.detail),
         None => "nothing".to_owned(),
     }
@@ -190,12 +195,12 @@ fn missing_messages_are_no_change_of_the_others() {
 #[test]
 fn what_is_more_is_a_difference_and_no_break() {
     let head = head("You write.", &[]);
-    let (short, long) = (vec![Message::user("Go.")], vec![Message::user("Go."), Message::assistant("Gone.")]);
-    let (old, new) = (Request { head: &head, messages: &short }, Request { head: &head, messages: &long });
-    assert_eq!(compare(old, new).broke, None);
-    assert_eq!(difference(old, old), None);
-    let broke = difference(old, new).unwrap();
-    assert_eq!((broke.byte, broke.block.to_string()), (bytes_of_request(old), "message 2".to_owned()));
+    let (short, long) = ([Message::user("Go.")], [Message::user("Go."), Message::assistant("Gone.")]);
+    let (old, new) = (request(&head, &short), request(&head, &long));
+    assert_eq!(compare(&old, &new).broke, None);
+    assert_eq!(difference(&old, &old), None);
+    let broke = difference(&old, &new).unwrap();
+    assert_eq!((broke.byte, broke.block.to_string()), (old.bytes(), "message 2".to_owned()));
 }
 
 /// The bytes of a request, block after block, as documented.
@@ -245,10 +250,10 @@ proptest! {
     #[test]
     fn a_request_that_only_got_longer_broke_nothing(head in any_head(), messages in any_messages(), more in any_messages()) {
         let all = [messages.as_slice(), &more].concat();
-        let before = Request { head: &head, messages: &messages };
-        let comparison = compare(before, Request { head: &head, messages: &all });
+        let before = request(&head, &messages);
+        let comparison = compare(&before, &request(&head, &all));
         prop_assert_eq!(comparison.broke, None);
-        prop_assert_eq!(comparison.shared_bytes, bytes_of_request(before));
+        prop_assert_eq!(comparison.shared_bytes, before.bytes());
     }
 
     #[test]
@@ -261,10 +266,9 @@ proptest! {
         let after_head = if is_same_head { &heads.0 } else { &heads.1 };
         let beginning = if is_same_beginning { messages.0.clone() } else { Vec::new() };
         let after_messages = [beginning, messages.1].concat();
-        let before = Request { head: &heads.0, messages: &messages.0 };
-        let after = Request { head: after_head, messages: &after_messages };
+        let (before, after) = (request(&heads.0, &messages.0), request(after_head, &after_messages));
         let (old, new) = (concatenated(&heads.0, &messages.0), concatenated(after_head, &after_messages));
-        let comparison = compare(before, after);
+        let comparison = compare(&before, &after);
         prop_assert_eq!(comparison.request_bytes, new.len() as u64);
         prop_assert_eq!(comparison.shared_bytes, common(old.bytes(), new.bytes()) as u64);
         prop_assert_eq!(comparison.broke.is_none(), new.starts_with(&old));
@@ -282,7 +286,8 @@ proptest! {
             messages: shared.len(),
             bytes: bytes_of_head(&head) + shared.iter().map(bytes_of_message).sum::<u64>(),
         };
-        let whole = compare(Request { head: &head, messages: &before }, Request { head: &head, messages: &after });
+        let whole = compare(&request(&head, &before), &request(&head, &after));
+        let (old, new): (Vec<&Message>, Vec<&Message>) = (old.iter().collect(), new.iter().collect());
         prop_assert_eq!(compare_beyond(known, &old, &new).shared_bytes, whole.shared_bytes);
     }
 

@@ -23,7 +23,6 @@ use rondo_agent_kit::prefix::{self, Break};
 use rondo_core::conversation::rebuild::{self, RebuildEvent, RebuiltVisit};
 use rondo_core::models::Price;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::message::Message;
 use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::{History, Workflow};
 use schemars::JsonSchema;
@@ -180,7 +179,7 @@ pub fn visits(
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
             if let Some(requests) = roles.get_mut(&sent.site.role).filter(|_| !sent.is_compaction) {
-                requests.request(sent);
+                requests.request(&sent);
             }
             true
         }
@@ -195,14 +194,4 @@ pub fn visits(
         }
     })?;
     Ok(roles.into_values().map(RoleRequests::into_sum).filter(|sum| sum.visits > 0).collect())
-}
-
-/// Updates the cumulative bytes up to each message; the first `kept` are unchanged.
-fn extend(sizes: &mut Vec<u64>, kept: usize, messages: &[Message]) {
-    sizes.truncate(kept);
-    let mut size = sizes.last().copied().unwrap_or_default();
-    for message in messages.iter().skip(sizes.len()) {
-        size = size.saturating_add(prefix::bytes_of_message(message));
-        sizes.push(size);
-    }
 }

@@ -174,15 +174,13 @@ impl Strategy {
         let known = prefix::Shared { messages: 0, bytes: head.saturating_add(state.served) };
         if state.tail.is_empty() {
             // A lane without a history shares the beginning of its first message with another one.
-            let first = self.first.as_slice();
-            let is_first = state.length == 0 && !first.is_empty();
-            return if is_first {
-                compare_beyond(known, first, std::slice::from_ref(opening)).shared_bytes
-            } else {
-                known.bytes
+            return match &self.first {
+                Some(first) if state.length == 0 => compare_beyond(known, &[first], &[opening]).shared_bytes,
+                _ => known.bytes,
             };
         }
-        let after = [state.closing.as_slice(), std::slice::from_ref(opening)].concat();
-        compare_beyond(known, &state.tail, &after).shared_bytes
+        let before: Vec<&Message> = state.tail.iter().collect();
+        let after: Vec<&Message> = state.closing.iter().chain([opening]).collect();
+        compare_beyond(known, &before, &after).shared_bytes
     }
 }

@@ -108,10 +108,8 @@ impl Comparer<'_> {
 /// Bytes of the accepted requests after the first byte in which each differs from the new one.
 fn lost(old: &[Request], new: &[Request]) -> u64 {
     let lost = old.iter().zip(new).map(|(old, new)| {
-        let (was, is) = (messages(old), messages(new));
-        let was = prefix::Request { head: &old.head, messages: &was };
-        let is = prefix::Request { head: &new.head, messages: &is };
-        prefix::bytes_of_request(was).saturating_sub(prefix::compare(was, is).shared_bytes)
+        let was = as_sent(old);
+        was.bytes().saturating_sub(prefix::compare(&was, &as_sent(new)).shared_bytes)
     });
     lost.sum()
 }
@@ -119,21 +117,20 @@ fn lost(old: &[Request], new: &[Request]) -> u64 {
 /// The share of all request bytes that each request has in common with the one before it in its lane.
 fn share(sent: &[Request]) -> f64 {
     let (mut shared, mut whole) = (0_u64, 0_u64);
-    let mut of_lanes: BTreeMap<&LanePath, (&Head, Vec<Message>)> = BTreeMap::new();
+    let mut of_lanes: BTreeMap<&LanePath, prefix::Request> = BTreeMap::new();
     for request in sent {
-        let messages = messages(request);
-        let is = prefix::Request { head: &request.head, messages: &messages };
-        if let Some((head, messages)) = of_lanes.get(&request.lane) {
-            shared = shared.saturating_add(prefix::compare(prefix::Request { head, messages }, is).shared_bytes);
+        let is = as_sent(request);
+        if let Some(before) = of_lanes.get(&request.lane) {
+            shared = shared.saturating_add(prefix::compare(before, &is).shared_bytes);
         }
-        whole = whole.saturating_add(prefix::bytes_of_request(is));
-        of_lanes.insert(&request.lane, (&request.head, messages));
+        whole = whole.saturating_add(is.bytes());
+        of_lanes.insert(&request.lane, is);
     }
     prefix::share(shared, whole).unwrap_or_default()
 }
 
-fn messages(request: &Request) -> Vec<Message> {
-    request.messages.iter().map(|(message, _)| Message::clone(message)).collect()
+fn as_sent(request: &Request) -> prefix::Request {
+    prefix::Request::new(&request.head, request.messages.clone())
 }
 
 fn first(old: &[Request], new: &[Request]) -> Option<Difference> {
@@ -161,18 +158,15 @@ fn change_at(at: usize, request: &Request) -> Change {
 
 fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
     let mut change = change_at(at, new);
-    let (was, is) = (messages(old), messages(new));
-    let was = prefix::Request { head: &old.head, messages: &was };
-    let is = prefix::Request { head: &new.head, messages: &is };
-    let Some(broke) = prefix::difference(was, is) else {
+    let Some(broke) = prefix::difference(&as_sent(old), &as_sent(new)) else {
         if old.head.parameters != new.head.parameters {
             "parameters".clone_into(&mut change.block);
             change.lines = lines(&parameters(&old.head), &parameters(&new.head));
             return Difference { change, at: At::Parameters, broke: None };
         }
         // The same bytes at another place of the run.
-        let at = old.messages.iter().zip(&new.messages).position(|(old, new)| old.1 != new.1).unwrap_or(0);
-        let label = |request: &Request| request.messages.get(at).map(|(_, label)| label.clone()).unwrap_or_default();
+        let at = old.labels.iter().zip(&new.labels).position(|(old, new)| old != new).unwrap_or(0);
+        let label = |request: &Request| request.labels.get(at).cloned().unwrap_or_default();
         let (old, new) = (label(old), label(new));
         change.detail = format!("{old:?} became {new:?}");
         change.block = Block::Message(at + 1).to_string();
@@ -191,7 +185,7 @@ fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
         Block::System => At::System,
         Block::Message(number) => {
             change.message = u64::try_from(number).ok();
-            let speaker = |request: &Request| request.messages.get(number - 1).map(|(message, _)| message.role());
+            let speaker = |request: &Request| message(request, number).map(Message::role);
             let speaker = speaker(new).or_else(|| speaker(old)).unwrap_or(Speaker::User);
             At::Message { speaker, opens: opens(new, number - 1) }
         }
@@ -201,12 +195,11 @@ fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
 
 /// The visit that the message at `at` opens, if any.
 fn opens(request: &Request, at: usize) -> Option<u64> {
-    let is_opening = |(message, label): &&(Arc<Message>, String)| message.role() == Speaker::User && label != REPAIR;
-    let all = request.messages.iter().filter(is_opening).count();
-    request.messages.get(at).as_ref().filter(|message| is_opening(message))?;
-    let before = request.messages.iter().take(at + 1).filter(is_opening).count();
+    let is_opening = |(message, label): &(&Message, &String)| message.role() == Speaker::User && *label != REPAIR;
+    let mut labelled = request.messages.messages().into_iter().zip(&request.labels).skip(at);
+    labelled.next().filter(is_opening)?;
     // A fresh conversation starts with the latest visit.
-    request.visit.checked_sub(u64::try_from(all - before).ok()?)
+    request.visit.checked_sub(u64::try_from(labelled.filter(is_opening).count()).ok()?)
 }
 
 fn parameters(head: &Head) -> String {
@@ -226,11 +219,13 @@ fn text_of(request: &Request, block: &Block) -> String {
         }
         Block::ResponseFormat => request.head.response_format.as_deref().map(pretty).unwrap_or_default(),
         Block::System => request.head.system.clone(),
-        Block::Message(number) => {
-            let message = number.checked_sub(1).and_then(|at| request.messages.get(at)).map(|(message, _)| message);
-            message.map(|message| said(message)).unwrap_or_default()
-        }
+        Block::Message(number) => message(request, *number).map(said).unwrap_or_default(),
     }
+}
+
+/// The message of that number, from 1.
+fn message(request: &Request, number: usize) -> Option<&Message> {
+    request.messages.messages().get(number.checked_sub(1)?).copied()
 }
 
 fn said(message: &Message) -> String {

@@ -219,7 +219,7 @@ fn text_contains(
             let mut sent = sent.iter().filter(|request| of.is(&of.role, &request.lane) && is_meant(request.visit));
             let count = sent.clone().count();
             let holds = sent.any(|request| {
-                request.head.system.contains(contains) || request.messages.iter().any(|(message, _)| says(message))
+                request.head.system.contains(contains) || request.messages.messages().into_iter().any(says)
             });
             (holds, count)
         }

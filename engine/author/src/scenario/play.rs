@@ -10,7 +10,7 @@ use rondo_agent_kit::model::recorded::Recorded;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
 use rondo_core::conversation::Steps;
-use rondo_core::conversation::rebuild;
+use rondo_core::conversation::rebuild::{self, RebuildEvent, RequestSite, Sent};
 use rondo_core::env::SeededEnv;
 use rondo_core::exit::Exit;
 use rondo_core::grant::Grants;
@@ -334,35 +334,20 @@ impl Committed<'_> {
         let places: BTreeMap<u64, usize> = steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
         let mut unproven = None;
         let labels = Labels::of(&self.beginning.workflow, steps);
-        let mut each = |request: rebuild::Request| {
-            if !request.is_proven() {
-                let rebuild::Request { role, lane, visit, .. } = &request;
-                let seat = lane.role_in_lane(role);
-                unproven = Some(format!("a request of {seat}, visit {visit}, cannot be rebuilt as it was sent"));
+        let mut each = |met: RebuildEvent<'_>| {
+            let RebuildEvent::Request(sent) = met else { return true };
+            let RequestSite { seq, visit, role, lane } = sent.site.clone();
+            if !sent.is_proven() {
+                let role = lane.role_in_lane(&role);
+                unproven = Some(format!("a request of {role}, visit {visit}, cannot be rebuilt as it was sent"));
                 return false;
             }
-            let sent = by_role.entry(request.role.clone()).or_default();
-            let before = sent.iter().rev().map(|(_, before)| before).find(|before| before.lane == request.lane);
-            let message_labels = labels.tell(&request);
-            let head = match before.filter(|before| *before.head == request.head) {
-                Some(before) => Arc::clone(&before.head),
-                None => Arc::new(request.head),
-            };
-            let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
-            let messages =
-                request.messages.into_iter().zip(message_labels).enumerate().map(|(at, (message, label))| {
-                    // A message that a request continues with is held once.
-                    let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
-                    (shared.unwrap_or_else(|| Arc::new(message)), label)
-                });
-            let place = places.get(&request.seq).copied().unwrap_or(usize::MAX);
-            let (lane, visit) = (request.lane, request.visit);
-            let request = Request { lane, visit, head, messages: messages.collect() };
-            sent.push((place, request));
+            let (labels, head, messages) = (labels.tell(&sent), Arc::clone(sent.head), sent.messages().clone());
+            let place = places.get(&seq).copied().unwrap_or(usize::MAX);
+            by_role.entry(role).or_default().push((place, Request { lane, visit, head, messages, labels }));
             true
         };
-        rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
-            .map_err(|error| error.to_string())?;
+        rebuild::walk(self.store, self.thread, self.row, &|_| true, &mut each).map_err(|error| error.to_string())?;
         let in_order = |(role, mut sent): (RoleName, Vec<(usize, Request)>)| {
             sent.sort_by_key(|(place, _)| *place);
             (role, Requests { sent: sent.into_iter().map(|(_, request)| request).collect() })
@@ -388,7 +373,7 @@ impl<'s> Labels<'s> {
 
     /// The edges that entered the visits a request may hold: those of the enclosing lanes from before its lane first
     /// opened, then its own.
-    fn openings(&self, request: &rebuild::Request) -> Vec<&'s EdgeTaken> {
+    fn openings(&self, request: &RequestSite) -> Vec<&'s EdgeTaken> {
         let of_lane = |lane: &LanePath| {
             let lane = lane.clone();
             self.steps.iter().filter(move |step| step.role == request.role && step.lane == lane)
@@ -402,9 +387,9 @@ impl<'s> Labels<'s> {
         before.chain(own.iter().copied()).map(|step| &step.edge).collect()
     }
 
-    fn tell(&self, request: &rebuild::Request) -> Vec<String> {
-        let all = self.openings(request);
-        let first = if self.fresh.contains(&request.role) { all.len().saturating_sub(1) } else { 0 };
+    fn tell(&self, sent: &Sent<'_>) -> Vec<String> {
+        let all = self.openings(sent.site);
+        let first = if self.fresh.contains(&sent.site.role) { all.len().saturating_sub(1) } else { 0 };
         let mut openings = all.get(first..).unwrap_or_default().iter().copied().peekable();
         let label = |message: &Message| match message.role() {
             Speaker::Assistant | Speaker::Tool => String::new(),
@@ -414,7 +399,7 @@ impl<'s> Labels<'s> {
                 label.unwrap_or_else(|| REPAIR.to_owned())
             }
         };
-        request.messages.iter().map(label).collect()
+        sent.messages().messages().into_iter().map(label).collect()
     }
 }
 
@@ -479,10 +464,7 @@ impl RunResult {
 
     pub fn prompt_tokens(&self) -> u64 {
         let sent = self.requests.values().flat_map(|requests| &requests.sent);
-        let bytes = sent.map(|request| {
-            let messages: u64 = request.messages.iter().map(|(message, _)| prefix::bytes_of_message(message)).sum();
-            prefix::bytes_of_head(&request.head) + messages
-        });
+        let bytes = sent.map(|request| prefix::bytes_of_head(&request.head) + request.messages.canonical_size_bytes());
         prefix::tokens(bytes.sum())
     }
 

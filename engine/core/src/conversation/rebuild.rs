@@ -151,29 +151,30 @@ pub struct Sent<'a> {
     /// The head.
     pub head: &'a Arc<Head>,
     /// The messages built from the steps.
-    pub plain: &'a [Message],
+    pub plain: &'a Conversation,
     /// How many of `plain` precede the visit.
     pub before: usize,
-    /// How many messages `plain` shares with the previously visited request of this role.
-    pub kept: usize,
     /// The messages sent in place of `plain`, if a hook rewrote them.
-    pub rewritten: Option<Vec<Message>>,
+    pub rewritten: Option<Conversation>,
     /// Any other defect.
     pub fault: Option<String>,
 }
 
 impl Sent<'_> {
     /// The messages as sent.
-    pub fn messages(&self) -> &[Message] {
-        self.rewritten.as_deref().unwrap_or(self.plain)
+    pub fn messages(&self) -> &Conversation {
+        self.rewritten.as_ref().unwrap_or(self.plain)
+    }
+
+    /// Whether the request sent follows from the steps.
+    pub fn is_proven(&self) -> bool {
+        self.rebuilt == self.recorded && self.fault.is_none()
     }
 
     fn into_request(self) -> Request {
-        let plain = self.plain.to_vec();
-        let (messages, asked_messages) = match self.rewritten {
-            Some(rewritten) => (rewritten, Some(plain)),
-            None => (plain, None),
-        };
+        let listed = |conversation: &Conversation| conversation.messages().into_iter().cloned().collect();
+        let messages = listed(self.messages());
+        let asked_messages = self.rewritten.as_ref().map(|_| listed(self.plain));
         Request {
             seq: self.site.seq,
             visit: self.site.visit,
@@ -226,8 +227,6 @@ pub struct RebuiltCompaction<'a> {
     pub note: &'a Note,
     /// The bytes of the conversation before it and after it.
     pub bytes: (usize, usize),
-    /// The first message before it.
-    pub first: Option<Message>,
 }
 
 /// Rebuilds every request of a thread in order and passes each to `each` until it returns `false`. `wanted` selects
@@ -293,25 +292,11 @@ impl RoleHistory {
     }
 }
 
+#[derive(Clone)]
 struct WalkState {
     builder: Builder,
-    /// The messages up to the last request visited, in one list.
-    plain: Vec<Message>,
-    /// How many of them are unchanged since the last request visited.
-    kept: usize,
     /// The prompt of the first visit.
     first_prompt: Option<String>,
-}
-
-impl WalkState {
-    fn new(builder: Builder) -> Self {
-        Self { builder, plain: Vec::new(), kept: 0, first_prompt: None }
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.plain.truncate(length);
-        self.kept = self.kept.min(length);
-    }
 }
 
 struct Rebuilding<'a> {
@@ -396,14 +381,12 @@ impl<'a> Rebuilding<'a> {
         let step = &stored.step;
         let Some(history) = self.roles.get(&step.role).cloned() else { return Ok(true) };
         let key = Key::new(&step.role, &step.lane);
-        let new = || WalkState::new(Builder::new(history.history_policy.clone()));
+        let new = || WalkState { builder: Builder::new(history.history_policy.clone()), first_prompt: None };
         let mut walked = self.walked.remove(&key).unwrap_or_else(new);
         let summary = walked.builder.context_report(&step.prev, stored.seq, &self.steps)?;
         walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
         let before = walked.builder.len();
-        walked.truncate(before);
         let opened = walked.builder.open(&step.edge.prompt, &summary, &step.edge.files);
-        walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
         let exact = history.history_policy.history == History::Exact;
         let transcript = step.transcript.filter(|_| wanted || exact);
         let transcript: Option<Transcript> =
@@ -412,12 +395,11 @@ impl<'a> Rebuilding<'a> {
         if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
             let site =
                 RequestSite { seq: stored.seq, visit: stored.visit, role: step.role.clone(), lane: step.lane.clone() };
-            goes_on = self.transcript((&site, false), transcript, opened, &history, &mut walked, each)?;
-            walked.truncate(before + 1);
+            goes_on = self.transcript((&site, false), transcript, (opened.clone(), before), &history, each)?;
         }
         if wanted
             && goes_on
-            && let Some(opening) = walked.plain.last()
+            && let [opening] = opened.after(before).as_slice()
         {
             goes_on =
                 each(RebuildEvent::Visit(RebuiltVisit { stored, note, opening, transcript: transcript.as_ref() }));
@@ -449,18 +431,14 @@ impl<'a> Rebuilding<'a> {
         if let Some(digest) = transcript.filter(|_| wanted) {
             let transcript = object::<Transcript>(self.store, Kind::Transcript, digest)?;
             let history = self.roles.get(&by).cloned().ok_or_else(unfit)?;
-            let mut asking = WalkState::new(Builder::new(history.history_policy.clone()));
-            asking.plain = asked.messages().into_iter().cloned().collect();
             let site = RequestSite { seq: stored.seq, visit: *through_visit, role: by, lane: lane.clone() };
-            goes_on = self.transcript((&site, true), &transcript, asked, &history, &mut asking, each)?;
+            goes_on = self.transcript((&site, true), &transcript, (asked, 0), &history, each)?;
         }
         let before = walked.builder.size_bytes();
-        let first = walked.plain.first().cloned();
         walked.builder.compact(walked.first_prompt.as_deref().unwrap_or_default(), text, *through_visit);
-        walked.truncate(0);
         let bytes = (before, walked.builder.size_bytes());
         self.walked.insert(key, walked);
-        let met = RebuiltCompaction { seq: stored.seq, compaction, note, bytes, first };
+        let met = RebuiltCompaction { seq: stored.seq, compaction, note, bytes };
         Ok(goes_on && (!wanted || each(RebuildEvent::Compaction(met))))
     }
 
@@ -472,9 +450,8 @@ impl<'a> Rebuilding<'a> {
         if self.lanes.insert(lane.clone()) {
             for role in self.roles.keys() {
                 if let Some(walked) = self.walked.get(&Key::new(role, &parent)) {
-                    let mut begun = WalkState::new(walked.builder.clone());
+                    let mut begun = walked.clone();
                     begun.builder.enter_lane();
-                    begun.first_prompt.clone_from(&walked.first_prompt);
                     self.walked.insert(Key::new(role, lane), begun);
                 }
             }
@@ -485,19 +462,20 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         (site, is_compaction): (&RequestSite, bool),
         transcript: &Transcript,
-        opened: Conversation,
+        (mut said, before): (Conversation, usize),
         history: &RoleHistory,
-        walked: &mut WalkState,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
-        let (mut said, before) = (opened, walked.builder.len());
         for entry in &transcript.entries {
             if let Entry::Model { asked, head, request, .. } = entry {
                 let rewritten: Option<object::Request> =
                     asked.map(|_| object(self.store, Kind::Request, *request)).transpose()?;
-                let rebuilt = match &rewritten {
-                    Some(rewritten) => rewritten.digest(),
-                    None => said.request(*head),
+                let (rebuilt, rewritten) = match rewritten {
+                    Some(object::Request { head, messages }) => {
+                        let messages: Conversation = messages.into_iter().collect();
+                        (messages.request(head), Some(messages))
+                    }
+                    None => (said.request(*head), None),
                 };
                 let (head_digest, head) = (*head, self.head(*head)?);
                 let sent = Sent {
@@ -508,22 +486,16 @@ impl<'a> Rebuilding<'a> {
                     asked: *asked,
                     head_digest,
                     head: &head,
-                    plain: &walked.plain,
+                    plain: &said,
                     before,
-                    kept: walked.kept,
-                    rewritten: rewritten.map(|rewritten| rewritten.messages),
+                    rewritten,
                     fault: asked.is_none().then(|| history.fault_of(&head)).flatten(),
                 };
-                let goes_on = each(RebuildEvent::Request(sent));
-                walked.kept = walked.plain.len();
-                if !goes_on {
+                if !each(RebuildEvent::Request(sent)) {
                     return Ok(false);
                 }
             }
-            if let Some(message) = conversation::spoken(entry) {
-                walked.plain.push(message.clone());
-                said.push(message);
-            }
+            said.extend(conversation::spoken(entry));
         }
         Ok(true)
     }

@@ -41,22 +41,23 @@ pub struct Requests {
     pub sent: Vec<Request>,
 }
 
-/// A message with its label. Requests that share a message share its text.
-pub type Labelled = (Arc<Message>, String);
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     pub lane: LanePath,
     pub visit: u64,
     /// What it holds besides messages.
     pub head: Arc<Head>,
-    pub messages: Vec<Labelled>,
+    /// Requests that begin alike share the messages of their beginning.
+    pub messages: Conversation,
+    /// What each message is.
+    pub labels: Vec<String>,
 }
 
 impl Request {
     /// The length of the common prefix with `other`, in messages.
     fn shared(&self, other: &Self) -> usize {
-        self.messages.iter().zip(&other.messages).take_while(|(own, its)| own == its).count()
+        let labels = self.labels.iter().zip(&other.labels).take_while(|(own, its)| own == its).count();
+        self.messages.common(&other.messages).len().min(labels)
     }
 }
 
@@ -67,10 +68,9 @@ impl Requests {
     }
 
     pub fn to_text(&self) -> String {
-        /// The last request with its number, and the conversation.
-        type Lane<'r> = (Option<(u64, &'r Request)>, Conversation);
         let mut out = String::new();
-        let mut of_lanes: BTreeMap<&LanePath, Lane<'_>> = BTreeMap::new();
+        // The last request of each lane, with its number.
+        let mut of_lanes: BTreeMap<&LanePath, (u64, &Request)> = BTreeMap::new();
         let mut head: Option<(&Arc<Head>, Digest)> = None;
         let mut digests: Vec<String> = Vec::new();
         for (request, number) in self.sent.iter().zip(1_u64..) {
@@ -80,15 +80,12 @@ impl Requests {
                 digests.push(short(digest));
                 (&request.head, digest)
             }));
-            let (last, conversation) = of_lanes.entry(&request.lane).or_default();
+            let last = of_lanes.insert(&request.lane, (number, request));
             let shared = last.map_or(0, |(_, last)| request.shared(last));
-            conversation.truncate(shared);
-            let new = request.messages.get(shared..).unwrap_or_default();
-            conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
-            digests.push(short(conversation.request(digest)));
+            digests.push(short(request.messages.request(digest)));
             let lane = if request.lane.is_trunk() { String::new() } else { format!("lane {} · ", request.lane) };
             heading(&mut out, &format!("request {number} · {lane}visit {}", request.visit));
-            if let Some((last, before)) = *last {
+            if let Some((last, before)) = last {
                 let all = before.messages.len();
                 let words = if shared == all {
                     format!("continues request {last} · {all} messages")
@@ -98,10 +95,10 @@ impl Requests {
                 heading(&mut out, &words);
             }
             out.push('\n');
-            for ((message, label), number) in new.iter().zip(shared + 1..) {
+            let new = request.messages.after(shared).into_iter().zip(request.labels.iter().skip(shared));
+            for ((message, label), number) in new.zip(shared + 1..) {
                 write_message(&mut out, number, message, label);
             }
-            *last = Some((number, request));
         }
         let whole = digest_of(&out);
         heading(&mut out, &format!("{END}{}{WHOLE}{whole}", digests.join(" ")));
@@ -139,18 +136,19 @@ impl Requests {
                 return Err(Error::syntax(place, message));
             };
             let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
-            let mut messages = match before {
+            let (mut messages, mut labels) = match before {
                 Some((at, before)) => continued(&mut parser, before, at + 1)?,
-                None => Vec::new(),
+                None => (Conversation::default(), Vec::new()),
             };
-            while let Some(new) = read_message(&mut parser, messages.len() + 1)? {
-                messages.push(new);
+            while let Some((message, label)) = read_message(&mut parser, messages.len() + 1)? {
+                messages.push(message);
+                labels.push(label);
             }
             left = left.checked_sub(messages.len()).ok_or_else(|| {
                 let message = format!("the requests of the snapshot come to more than {MAX_MESSAGES} messages in all");
                 Error::new(Code::TooLarge, place.clone(), message)
             })?;
-            sent.push(Request { lane, visit, head: Arc::clone(head), messages });
+            sent.push(Request { lane, visit, head: Arc::clone(head), messages, labels });
         };
         let requests = Self { sent };
         let written = requests.to_text();
@@ -180,8 +178,8 @@ fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
     Some((lane, rest.strip_prefix("visit ")?.parse().ok()?))
 }
 
-/// The messages of the previous request that this one continues.
-fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Error> {
+/// The messages of the previous request that this one continues, with their labels.
+fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<(Conversation, Vec<String>), Error> {
     let all = before.messages.len();
     let place = parser.place();
     let shared = if parser.heading(&format!("continues request {last} · {all} messages")) == Some("") {
@@ -193,7 +191,9 @@ fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<V
     };
     let message = || format!("expected how the request continues request {last}, which has {all} messages");
     let shared = shared.ok_or_else(|| Error::syntax(place, message()))?;
-    Ok(before.messages.get(..shared).unwrap_or_default().to_vec())
+    let mut messages = before.messages.clone();
+    messages.truncate(shared);
+    Ok((messages, before.labels.iter().take(shared).cloned().collect()))
 }
 
 fn write_head(out: &mut String, head: &Head) -> Digest {
@@ -317,7 +317,8 @@ fn word_of_label(label: &str) -> String {
     if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
 }
 
-fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelled>, Error> {
+/// A message with its label.
+fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<(Message, String)>, Error> {
     let place = parser.place();
     let Some(rest) = parser.heading("message ") else { return Ok(None) };
     let unfit = |what: &str| Error::syntax(place.clone(), what);
@@ -351,8 +352,7 @@ fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelle
     } else if !text.is_empty() || role == Speaker::User && !has_text {
         parts.insert(0, Part::Text { text });
     }
-    let message = Message::new(role, parts).map_err(unfit)?;
-    Ok(Some((Arc::new(message), label)))
+    Ok(Some((Message::new(role, parts).map_err(unfit)?, label)))
 }
 
 /// A name that ends its heading.

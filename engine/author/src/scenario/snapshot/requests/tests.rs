@@ -22,7 +22,7 @@ fn head() -> Head {
 
 fn conversation() -> Requests {
     let head = Arc::new(head());
-    let said = |message: Message, label: &str| (Arc::new(message), label.to_owned());
+    let said = |message: Message, label: &str| (message, label.to_owned());
     let opening = said(Message::user("Look.\n"), "start");
     let call = |id: &str| ToolUse {
         arguments: "{\"path\":\"a\"}".to_owned(),
@@ -43,11 +43,9 @@ fn conversation() -> Requests {
     let third =
         vec![opening, said(Message::assistant("Done."), "answer"), said(Message::user("Again."), "b.ok, summary")];
     let other = Arc::new(Head { model: "gpt 5".to_owned(), ..Head::clone(&head) });
-    let request = |visit, head: &Arc<Head>, messages| Request {
-        lane: LanePath::trunk(),
-        visit,
-        head: Arc::clone(head),
-        messages,
+    let request = |visit, head: &Arc<Head>, labelled: Vec<(Message, String)>| {
+        let (messages, labels) = labelled.into_iter().unzip();
+        Request { lane: LanePath::trunk(), visit, head: Arc::clone(head), messages, labels }
     };
     Requests { sent: vec![request(1, &head, first), request(1, &head, second), request(2, &other, third)] }
 }
@@ -101,7 +99,7 @@ fn any_text() -> impl Strategy<Value = String> {
     "([a-z]|\\PC|[\n\r\t \\\\·]|message 1 · user\n|---\n){0,12}"
 }
 
-fn any_message() -> impl Strategy<Value = (Arc<Message>, String)> {
+fn any_message() -> impl Strategy<Value = (Message, String)> {
     let text = || any_text().prop_map(|text| Part::Text { text });
     let file = || {
         (any_text(), any_text()).prop_map(|(media_type, name)| Part::File { digest: Digest([7; 32]), media_type, name })
@@ -121,7 +119,7 @@ fn any_message() -> impl Strategy<Value = (Arc<Message>, String)> {
             }
         ),
     ];
-    (message, any_text()).prop_map(|(message, label)| (Arc::new(message), label))
+    (message, any_text())
 }
 
 fn any_head() -> impl Strategy<Value = Arc<Head>> {
@@ -142,11 +140,9 @@ proptest! {
         pool in prop::collection::vec(any_message(), 1..4),
         picks in prop::collection::vec((0_usize..3, prop::collection::vec(0_usize..4, 0..5), 1_u64..9), 1..5),
     ) {
-        let request = |(head, messages, visit): (usize, Vec<usize>, u64)| Request {
-            lane: LanePath::trunk(),
-            visit,
-            head: Arc::clone(&heads[head % heads.len()]),
-            messages: messages.into_iter().map(|at| pool[at % pool.len()].clone()).collect(),
+        let request = |(head, messages, visit): (usize, Vec<usize>, u64)| {
+            let (messages, labels) = messages.into_iter().map(|at| pool[at % pool.len()].clone()).unzip();
+            Request { lane: LanePath::trunk(), visit, head: Arc::clone(&heads[head % heads.len()]), messages, labels }
         };
         let requests = Requests { sent: picks.into_iter().map(request).collect() };
         let text = requests.to_text();
