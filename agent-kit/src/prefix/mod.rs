@@ -22,4 +22,4 @@ mod text;
 pub use blocks::{Block, Request, bytes_of_head, bytes_of_message, is_same_head};
 pub use cause::Cause;
 pub use compare::{Break, Comparison, Shared, compare, compare_beyond, difference};
-pub use estimate::{ClosedForm, share, tokens};
+pub use estimate::{share, tokens};
