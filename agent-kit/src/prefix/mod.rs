@@ -23,3 +23,4 @@ pub use blocks::{Block, Request, bytes_of_head, bytes_of_message, is_same_head};
 pub use cause::Cause;
 pub use compare::{Break, Comparison, Shared, compare, compare_beyond, difference};
 pub use estimate::{share, tokens};
+pub use text::common_ends;

@@ -26,13 +26,8 @@ pub(super) struct Difference<'a> {
 
 impl<'a> Difference<'a> {
     pub(super) fn of(old: &'a str, new: &'a str) -> Self {
-        let at = old.floor_char_boundary(common(old.bytes(), new.bytes()));
-        let rest = |text: &'a str| text.get(at..).unwrap_or_default();
-        let alike = common(rest(old).bytes().rev(), rest(new).bytes().rev());
-        // Equal bytes after a boundary of one text are equal characters, so it is a boundary of the other too.
-        let old_end = old.ceil_char_boundary(old.len() - alike);
-        let new_end = new.len() - (old.len() - old_end);
-        Self { old, new, at, old_end, new_end }
+        let (at, alike) = common_ends(old, new);
+        Self { old, new, at, old_end: old.len() - alike, new_end: new.len() - alike }
     }
 
     /// The kind of volatile text that causes the difference: the texts diverge within or beside it on both sides, or it
@@ -88,6 +83,15 @@ impl<'a> Difference<'a> {
     fn is_apart(&self, more: &str) -> bool {
         more.contains(char::is_whitespace) || word_start(self.old, self.at) == self.at && self.at == self.old.len()
     }
+}
+
+/// The bytes of the whole characters that two texts begin with alike, and after those end with alike.
+pub fn common_ends(old: &str, new: &str) -> (usize, usize) {
+    let at = old.floor_char_boundary(common(old.bytes(), new.bytes()));
+    let (old, new) = (old.get(at..).unwrap_or_default(), new.get(at..).unwrap_or_default());
+    let alike = common(old.bytes().rev(), new.bytes().rev());
+    // Equal bytes after a boundary of one text are equal characters, so it is a boundary of the other too.
+    (at, old.len() - old.ceil_char_boundary(old.len() - alike))
 }
 
 /// The length of the common prefix of two sequences.

@@ -49,8 +49,7 @@ enum Why {
 impl<'p> Lost<'p> {
     fn of(earlier: &'p LintedRole<'_>, later: &LintedRole<'_>) -> Option<Self> {
         let (a, b) = (earlier.role.system.trim_end(), later.role.system.trim_end());
-        let first = common_prefix(a, b);
-        let last = common_suffix(a.get(first..).unwrap_or_default(), b.get(first..).unwrap_or_default());
+        let (first, last) = prefix::common_ends(a, b);
         let tools_differ = earlier.head.tools != later.head.tools;
         let formats_differ = earlier.head.response_format != later.head.response_format;
         let kept_from = Minimum::of(later.model.as_deref().unwrap_or_default()).tokens;
@@ -126,17 +125,4 @@ fn later_place(
     let [(path, text)] = texts.as_slice() else { return None };
     let end = first.saturating_add(own).min(text.len());
     text.starts_with(part.role.system.trim_end()).then(|| (path.clone(), first..end))
-}
-
-/// The length of the common prefix of two texts in bytes, cut at a character.
-fn common_prefix(a: &str, b: &str) -> usize {
-    let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    a.floor_char_boundary(common).min(b.floor_char_boundary(common))
-}
-
-/// The length of the common suffix of two texts in bytes, cut at a character.
-fn common_suffix(a: &str, b: &str) -> usize {
-    let common = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
-    // Equal bytes to the end have equal boundaries.
-    a.len() - a.ceil_char_boundary(a.len() - common)
 }
