@@ -16,18 +16,40 @@ mod steps;
 pub mod thread_diff;
 
 use rondo_protocol::id::Status;
+use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::{Edge, Outgoing, Workflow};
 
-/// Every edge of a workflow, its `on_max` edges too, with what it leaves: a role with a status, or `start`.
-fn edges(workflow: &Workflow) -> impl Iterator<Item = (&str, Option<&Status>, &Edge)> {
-    workflow.graph.iter().flat_map(|(from, outgoing)| {
-        let edges: Vec<(Option<&Status>, &Vec<Edge>)> = match outgoing {
-            Outgoing::Start(edges) => vec![(None, edges)],
-            Outgoing::Role(statuses) => statuses.iter().map(|(status, edges)| (Some(status), edges)).collect(),
+/// An edge of a workflow, and what it leaves: a role with a status, or `start`.
+struct LocatedEdge<'w> {
+    path: String,
+    from: &'w str,
+    status: Option<&'w Status>,
+    edge: &'w Edge,
+}
+
+/// Every edge of a workflow, its `on_max` edges too.
+fn edges(workflow: &Workflow) -> Vec<LocatedEdge<'_>> {
+    let mut found = Vec::new();
+    for (from, outgoing) in &workflow.graph {
+        let place = key("graph", from);
+        let lists = match outgoing {
+            Outgoing::Start(edges) => vec![(place, None, edges)],
+            Outgoing::Role(statuses) => {
+                let lists = statuses.iter();
+                lists.map(|(status, edges)| (key(&place, status.as_str()), Some(status), edges)).collect()
+            }
         };
-        let edges = edges.into_iter().flat_map(|(status, edges)| edges.iter().map(move |edge| (status, edge)));
-        edges.flat_map(move |(status, edge)| edge.with_on_max().map(move |edge| (from.as_str(), status, edge)))
-    })
+        for (place, status, edges) in lists {
+            for (position, edge) in edges.iter().enumerate() {
+                let mut path = item(&place, position);
+                for edge in edge.with_on_max() {
+                    found.push(LocatedEdge { path: path.clone(), from, status, edge });
+                    path = key(&path, "on_max");
+                }
+            }
+        }
+    }
+    found
 }
 
 /// The role in `role`, or in `role[2]` or `a[0]/role[2]` with a lane.

@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{History, SourceMap, Target, Workflow};
 
 use super::LintedRole;
 use super::volatile::without_tags;
-use crate::edges;
+use crate::{LocatedEdge, edges};
 
 /// The most edges walked to find out whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;
@@ -61,7 +61,7 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
         let longest = longest.entry(role).or_default();
         *longest = u64::try_from(bytes).unwrap_or(u64::MAX).max(*longest);
     };
-    for (.., edge) in edges(workflow) {
+    for LocatedEdge { edge, .. } in edges(workflow) {
         match &edge.to {
             Target::Role(role) => add(role.as_str(), &edge.prompt),
             Target::Fan(fan) => {
@@ -76,9 +76,10 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
 
 /// The roles that a thread may visit more than once.
 fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
-    let of_roles = || edges(workflow).filter(|(_, status, _)| status.is_some());
+    let all = edges(workflow);
+    let of_roles = || all.iter().filter(|located| located.status.is_some());
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (from, _, edge) in of_roles() {
+    for &LocatedEdge { from, edge, .. } in of_roles() {
         let next = next.entry(from).or_default();
         match &edge.to {
             Target::Role(role) => drop(next.insert(role.as_str())),
@@ -89,7 +90,7 @@ fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
         }
     }
     let forward = next.clone();
-    for (from, ..) in of_roles().filter(|(.., edge)| matches!(edge.to, Target::Back)) {
+    for &LocatedEdge { from, .. } in of_roles().filter(|located| matches!(located.edge.to, Target::Back)) {
         let callers = forward.iter().filter(|(_, targets)| targets.contains(from)).map(|(caller, _)| *caller);
         next.entry(from).or_default().extend(callers);
     }

@@ -12,9 +12,10 @@ use rondo_agent_kit::tool::wire_name;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
-use rondo_protocol::workflow::{Edge, Outgoing, SourceMap, Target, Workflow};
+use rondo_protocol::workflow::{Edge, SourceMap, Target, Workflow};
 
 use super::LintedRole;
+use crate::{LocatedEdge, edges};
 
 /// Words in an input's name that suggest it changes with the time or place of a run.
 const NAMES: [&str; 15] = [
@@ -128,21 +129,8 @@ fn is_volatile(name: &str) -> bool {
 
 /// The prompts on edges from `start`, each with its path.
 fn opening_prompts(workflow: &Workflow) -> Vec<(String, &str)> {
-    let mut prompts = Vec::new();
-    let starts = workflow.graph.iter().filter_map(|(name, outgoing)| match outgoing {
-        Outgoing::Start(edges) => Some((key("graph", name), edges)),
-        Outgoing::Role(_) => None,
-    });
-    for (path, edges) in starts {
-        for (position, edge) in edges.iter().enumerate() {
-            let mut at = Some((item(&path, position), edge));
-            while let Some((path, edge)) = at {
-                prompts.extend(of_edge(&path, edge));
-                at = edge.on_max.as_deref().map(|next| (key(&path, "on_max"), next));
-            }
-        }
-    }
-    prompts
+    let starts = edges(workflow).into_iter().filter(|located| located.status.is_none());
+    starts.flat_map(|LocatedEdge { path, edge, .. }| of_edge(&path, edge)).collect()
 }
 
 fn of_edge<'w>(path: &str, edge: &'w Edge) -> Vec<(String, &'w str)> {

@@ -7,20 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::canonical;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::source_map::{item, key};
-use rondo_protocol::workflow::{Edge, Outgoing, Role, RoleKind, Workflow};
+use rondo_protocol::workflow::source_map::key;
+use rondo_protocol::workflow::{Edge, Role, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::definition::Definition;
 use super::snapshot::short;
+use crate::{LocatedEdge, edges};
 
 /// Parts by name, each with the beginning of its digest.
 pub type PartDigests = BTreeMap<String, String>;
 
 pub fn of(definition: &Definition) -> PartDigests {
     let mut parts = PartDigests::new();
-    let Workflow { graph, hooks, input, models, result, roles, .. } = &definition.checked.workflow;
+    let Workflow { hooks, input, models, result, roles, .. } = &definition.checked.workflow;
     for (name, field) in input {
         put(&mut parts, &key("input", name.as_str()), field);
     }
@@ -36,16 +37,8 @@ pub fn of(definition: &Definition) -> PartDigests {
     for (name, role) in roles {
         put_role(&mut parts, &key("roles", name.as_str()), role);
     }
-    for (name, outgoing) in graph {
-        let path = key("graph", name);
-        match outgoing {
-            Outgoing::Start(edges) => put_edges(&mut parts, &path, edges),
-            Outgoing::Role(statuses) => {
-                for (status, edges) in statuses {
-                    put_edges(&mut parts, &key(&path, status.as_str()), edges);
-                }
-            }
-        }
+    for LocatedEdge { path, edge, .. } in edges(&definition.checked.workflow) {
+        put_members(&mut parts, &path, &Edge { on_max: None, ..edge.clone() });
     }
     if let Some(result) = result {
         put(&mut parts, "result", result);
@@ -97,16 +90,6 @@ fn put_members<T: Serialize>(parts: &mut PartDigests, path: &str, value: &T) {
     if let Ok(Value::Object(members)) = Value::from_serialize(value) {
         let given = members.iter().filter(|(_, member)| !member.is_null());
         given.for_each(|(name, member)| put(parts, &key(path, name), member));
-    }
-}
-
-fn put_edges(parts: &mut PartDigests, path: &str, edges: &[Edge]) {
-    for (at, edge) in edges.iter().enumerate() {
-        let (mut path, mut next) = (item(path, at), Some(edge));
-        while let Some(edge) = next {
-            put_members(parts, &path, &Edge { on_max: None, ..edge.clone() });
-            (path, next) = (key(&path, "on_max"), edge.on_max.as_deref());
-        }
     }
 }
 

@@ -10,17 +10,17 @@ use rondo_agent_kit::model::script::Script;
 use rondo_agent_kit::tool::means;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity, Span, nearest};
-use rondo_protocol::id::LanePath;
+use rondo_protocol::id::{LanePath, Status};
 use rondo_protocol::source::{self, Key, Kind, Node, Source, excerpt};
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind, SelectorRole};
+use rondo_protocol::workflow::{Files, RoleKind, SelectorRole};
 
 use super::definition::Definition;
 use super::expect::{Expectation, Location};
 use super::parts::digest;
 use super::scenario::{AnswerSource, Canned, CannedResult, Scenario};
 use super::suite::FOLDER;
-use crate::role_of;
+use crate::{edges, role_of};
 
 const KEYS: [&str; 8] = ["description", "input", "input_file", "script", "recorded", "workspace", "tools", "expect"];
 const EXPECT_KEYS: [&str; 6] = ["route", "outcome", "exit", "result", "reason", "assert"];
@@ -471,16 +471,11 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
     let workflow = &definition.checked.workflow;
     let own = workflow.role(role).into_iter().flat_map(|role| &role.output).map(|(status, _)| status.as_str());
     let mut statuses: Vec<&str> = own.collect();
-    for (name, outgoing) in &workflow.graph {
-        if let Outgoing::Role(routes) = outgoing
-            && name == role
-        {
-            statuses.extend(routes.iter().map(|(status, _)| status.as_str()));
-        }
-    }
+    let routed = edges(workflow).into_iter().filter(|located| located.from == role);
+    statuses.extend(routed.filter_map(|located| located.status).map(Status::as_str));
     let has_else = |kind: &RoleKind| matches!(kind, RoleKind::Selector(SelectorRole { fallback_route: Some(_), .. }));
     statuses.extend(workflow.role(role).filter(|role| has_else(&role.kind)).map(|_| "error"));
-    if workflow.edges().any(Edge::fans_out) {
+    if workflow.has_fan_outs() {
         // An unrouted fault may be the last step of a lane.
         statuses.extend(["error", "limit", "timeout"]);
     }

@@ -5,7 +5,7 @@ use rondo_protocol::Value;
 use rondo_protocol::id::FieldName;
 use rondo_protocol::workflow::{Field, Ordered, RoleKind, Target, Template, Workflow};
 
-use crate::edges;
+use crate::{LocatedEdge, edges};
 
 /// The fields of a status of a child role, each untyped one by what every result of the child says of it.
 pub fn fields(kind: &RoleKind, declared: &Ordered<FieldName, Field>) -> Ordered<FieldName, Field> {
@@ -22,7 +22,8 @@ pub fn fields(kind: &RoleKind, declared: &Ordered<FieldName, Field>) -> Ordered<
 /// differ.
 fn schema_of(workflow: &Workflow, name: &str) -> Option<Value> {
     let mut known: Option<Value> = None;
-    for (from, status, edge) in edges(workflow).filter(|(.., edge)| matches!(edge.to, Target::End)) {
+    let ends = edges(workflow).into_iter().filter(|located| matches!(located.edge.to, Target::End));
+    for LocatedEdge { from, status, edge, .. } in ends {
         let result = edge.result.as_ref().or(workflow.result.as_ref());
         let Some(member) = result.and_then(|Template(it)| it.get(name)) else { continue };
         let schema = declared(workflow, status.map(|status| (from, status.as_str())), member.as_str()?)?;
