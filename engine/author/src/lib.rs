@@ -57,3 +57,11 @@ pub fn role_of(name: &str) -> &str {
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once('[').map_or(last, |(role, _)| role)
 }
+
+/// A text of at most `max_chars` characters; `mark` stands for what is left out.
+fn cut(text: &str, max_chars: usize, mark: &str) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((at, _)) => format!("{}{mark}", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -15,7 +15,7 @@ use rondo_protocol::workflow::template::{Segment, Template};
 use rondo_protocol::workflow::{Edge, SourceMap, Target, Workflow};
 
 use super::LintedRole;
-use crate::{LocatedEdge, edges};
+use crate::{LocatedEdge, cut, edges};
 
 /// Words in an input's name that suggest it changes with the time or place of a run.
 const NAMES: [&str; 15] = [
@@ -176,9 +176,7 @@ fn what(kind: Volatile) -> &'static str {
 }
 
 fn shown(text: &str, at: &Range<usize>) -> String {
-    let found = text.get(at.clone()).unwrap_or_default();
-    let cut: String = found.chars().take(SHOWN_CHARS).collect();
-    if cut.len() < found.len() { format!("`{cut}..`") } else { format!("`{cut}`") }
+    format!("`{}`", cut(text.get(at.clone()).unwrap_or_default(), SHOWN_CHARS, ".."))
 }
 
 #[cfg(test)]

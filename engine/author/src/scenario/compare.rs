@@ -16,6 +16,7 @@ use super::play::REPAIR;
 use super::report::{Change, DefinitionPart, Lines};
 use super::scenario::Scenario;
 use super::snapshot::{Request, Requests, RunTrace};
+use crate::cut;
 
 /// The most lines of either side that a change shows.
 const MAX_LINES: usize = 6;
@@ -250,16 +251,9 @@ fn lines(old: &str, new: &str) -> Lines {
         let line = change.value().trim_end_matches('\n');
         match side.len() {
             MAX_LINES => side.push("...".to_owned()),
-            count if count < MAX_LINES => side.push(cut(line)),
+            count if count < MAX_LINES => side.push(cut(line, MAX_LINE, "...")),
             _ => {}
         }
     }
     lines
-}
-
-fn cut(line: &str) -> String {
-    match line.char_indices().nth(MAX_LINE) {
-        Some((at, _)) => format!("{}...", line.get(..at).unwrap_or_default()),
-        None => line.to_owned(),
-    }
 }

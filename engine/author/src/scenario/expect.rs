@@ -282,10 +282,7 @@ fn shown(value: Option<&Value>, otherwise: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{} ...", text.get(..at).unwrap_or_default()),
-        None => text.to_owned(),
-    }
+    crate::cut(text, SHOWN, " ...")
 }
 
 #[cfg(test)]

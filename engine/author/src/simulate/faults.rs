@@ -14,6 +14,7 @@ use rondo_protocol::workflow::template::Cause;
 use super::answers::AnswerSet;
 use super::walk::{Exploration, Failure, FailureCause};
 use super::{Coverage, Worst};
+use crate::cut;
 
 const SHOWN_TEXT: usize = 24;
 const SHOWN_ITEMS: usize = 3;
@@ -147,11 +148,7 @@ fn limits(checked: &Checked, exploration: &Exploration, worst: &Worst) -> Vec<Di
 
 /// An answer in a few words: long texts and lists are replaced by their size.
 fn shown(value: &Value) -> String {
-    let text = shortened(value).to_text();
-    if text.chars().count() <= SHOWN_ANSWER {
-        return text;
-    }
-    text.chars().take(SHOWN_ANSWER).chain("...".chars()).collect()
+    cut(&shortened(value).to_text(), SHOWN_ANSWER, "...")
 }
 
 fn shortened(value: &Value) -> Value {
