@@ -46,7 +46,8 @@ struct Difference {
 impl Comparer<'_> {
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
-        let (cause, part) = self.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
+        let visited = change.lane.as_ref().zip(change.visit).map(|(lane, visit)| (role, lane, visit));
+        let (cause, part) = self.explain(visited, &at, broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),
@@ -83,7 +84,7 @@ impl Comparer<'_> {
         ];
         let texts = places.map(|(block, at, text)| (block, at, text(old), text(self.new)));
         let (block, at, old, new) = texts.into_iter().find(|(_, _, old, new)| old != new)?;
-        let (cause, part) = self.explain(None, None, &at, None);
+        let (cause, part) = self.explain(None, &at, None);
         Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
     }
 
@@ -168,11 +169,11 @@ fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
         // The same bytes at another place of the run.
         let at = old.labels.iter().zip(&new.labels).position(|(old, new)| old != new).unwrap_or(0);
         let label = |request: &Request| request.labels.get(at).cloned().unwrap_or_default();
-        let (old, new) = (label(old), label(new));
-        change.detail = format!("{old:?} became {new:?}");
+        let (was, is) = (label(old), label(new));
+        change.detail = format!("{was:?} became {is:?}");
         change.block = Block::Message(at + 1).to_string();
         change.message = u64::try_from(at + 1).ok();
-        change.lines = lines(&old, &new);
+        change.lines = lines(&was, &is);
         return Difference { change, at: At::Requests, broke: None };
     };
     let prefix::Break { block, cause, detail, .. } = broke;

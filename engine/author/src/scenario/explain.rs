@@ -68,24 +68,22 @@ impl Suspect {
 }
 
 impl Comparer<'_> {
-    /// The cause of a difference at `at` in a visit of `role` (or in the course), and the responsible part. `broke` is
-    /// the result of comparing the two requests alone.
+    /// The cause of a difference at `at` in a visit of a role in a lane (or in the course), and the responsible part.
+    /// `broke` is the result of comparing the two requests alone.
     pub fn explain(
         &self,
-        role: Option<(&RoleName, Option<&LanePath>)>,
-        visit: Option<u64>,
+        visited: Option<(&RoleName, &LanePath, u64)>,
         at: &At,
         broke: Option<prefix::Cause>,
     ) -> (&'static str, Option<String>) {
         let mut suspects = Vec::new();
-        let seat = role.map(|(role, lane)| lane.map_or_else(|| role.to_string(), |lane| lane.role_in_lane(role)));
-        let role = role.map(|(role, _)| role);
-        let moved = self.diverged().filter(|step| self.is_before(*step, seat.as_deref(), visit, at));
-        if let Some(step) = moved {
+        let visited = visited.map(|(role, lane, visit)| (role, lane.role_in_lane(role), visit));
+        let seat = visited.as_ref().map(|(_, seat, visit)| (seat.as_str(), *visit));
+        if let Some(step) = self.diverged().filter(|step| self.is_before(*step, seat, at)) {
             suspects.extend(self.where_diverged(step));
         }
-        if let Some(role) = role {
-            suspects.extend(self.of_request((role, seat.as_deref().unwrap_or_default()), at, broke));
+        if let Some((role, seat, _)) = &visited {
+            suspects.extend(self.of_request((role, seat), at, broke));
         }
         suspects.extend(self.of_course(at));
         if !at.is_of_head() {
@@ -98,7 +96,7 @@ impl Comparer<'_> {
                 _ => None,
             });
             let cause = broke.map_or_else(|| cause_of_place(at), prefix::Cause::phrase);
-            return (cause, part.filter(|_| role.is_some()));
+            return (cause, part.filter(|_| visited.is_some()));
         };
         let found = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
         match found {
@@ -124,8 +122,8 @@ impl Comparer<'_> {
     }
 
     /// Whether the routes diverged at or before the place.
-    fn is_before(&self, step: usize, seat: Option<&str>, visit: Option<u64>, at: &At) -> bool {
-        let (Some(seat), Some(visit)) = (seat, visit) else { return true };
+    fn is_before(&self, step: usize, visited: Option<(&str, u64)>, at: &At) -> bool {
+        let Some((seat, visit)) = visited else { return true };
         if at.is_of_head() {
             return false;
         }

@@ -24,20 +24,23 @@ use super::suite::{ACCEPTED, Options, ScenarioFile, Suite};
 /// Separates scenario and role in the name of a snapshot.
 const BETWEEN: &str = "__";
 
-pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Report {
-    let is_chosen = |written: &&ScenarioFile| {
-        options.only.as_ref().is_none_or(|only| written.name == *only)
-            && options.filter.as_ref().is_none_or(|word| written.name.contains(word.as_str()))
-    };
-    let chosen: Vec<&ScenarioFile> = suite.scenarios.iter().filter(is_chosen).collect();
-    let all = parts::of(definition);
-    let tested =
-        side_by_side(&chosen, options, |written| ScenarioTest { suite, definition, all: &all, written }.tested());
-    let stale = unwritten(suite, &tested, suite.snapshots.keys().map(String::as_str));
-    let stale = stale.map(|name| Stale { name: name.to_owned(), file: suite.shown_snapshot(name) }).collect();
-    let left_over = unwritten(suite, &tested, suite.pending.iter().map(String::as_str)).map(str::to_owned).collect();
-    let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
-    Report { workflow, file, scenarios: tested, stale, left_over }
+impl Suite {
+    /// Runs the scenarios on `definition` and compares the results with the accepted snapshots. Writes nothing.
+    pub fn run(&self, definition: &Definition, options: &Options<'_>) -> Report {
+        let is_chosen = |written: &&ScenarioFile| {
+            options.only.as_ref().is_none_or(|only| written.name == *only)
+                && options.filter.as_ref().is_none_or(|word| written.name.contains(word.as_str()))
+        };
+        let chosen: Vec<&ScenarioFile> = self.scenarios.iter().filter(is_chosen).collect();
+        let all = parts::of(definition);
+        let test = |written: &ScenarioFile| ScenarioTest { suite: self, definition, all: &all, written }.tested();
+        let tested = side_by_side(&chosen, options, test);
+        let stale = unwritten(self, &tested, self.snapshots.keys().map(String::as_str));
+        let stale = stale.map(|name| Stale { name: name.to_owned(), file: self.shown_snapshot(name) }).collect();
+        let left_over = unwritten(self, &tested, self.pending.iter().map(String::as_str)).map(str::to_owned).collect();
+        let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
+        Report { workflow, file, scenarios: tested, stale, left_over }
+    }
 }
 
 /// Tests each of `chosen`, in parallel on the available workers; results are in the order of `chosen`.
@@ -178,7 +181,9 @@ impl ScenarioTest<'_> {
         tested.notices.append(&mut played.notices);
         let name = self.course_name();
         let changed = accepted.trace.as_ref().map(|trace| parts::changed(&trace.parts, parts));
-        let comparer = self.comparer(scenario, changed, accepted.trace.as_ref(), &played.trace);
+        let (definition, file) = (self.definition, self.written.file.as_str());
+        let (old, new) = (accepted.trace.as_ref(), &played.trace);
+        let comparer = Comparer { changed, old, new, definition, scenario, file };
         let state = |name: &str, is_same: Option<bool>| match is_same {
             _ if accepted.unusable.contains(name) => SnapshotState::Unusable,
             None => SnapshotState::Missing,
@@ -233,23 +238,14 @@ impl ScenarioTest<'_> {
         all.map(|(path, digest)| (path.clone(), digest.clone())).collect()
     }
 
-    fn comparer<'s>(
-        &'s self,
-        scenario: &'s Scenario,
-        changed: Option<BTreeSet<String>>,
-        old: Option<&'s RunTrace>,
-        new: &'s RunTrace,
-    ) -> Comparer<'s> {
-        Comparer { changed, old, new, definition: self.definition, scenario, file: &self.written.file }
-    }
-
     /// Differences known without a run.
     fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
         let mut changed = parts::changed(&trace.parts, &self.parts(stage));
         // Unreadable parts of the scenario have no digest.
         changed.retain(|part| !part.starts_with("scenario."));
-        let comparer = self.comparer(scenario, Some(changed), Some(trace), trace);
+        let (definition, file) = (self.definition, self.written.file.as_str());
+        let comparer = Comparer { changed: Some(changed), old: Some(trace), new: trace, definition, scenario, file };
         let heads = stage.heads(self.definition).unwrap_or_default();
         let of_head =
             |(role, old): (&RoleName, &Requests)| comparer.head(&self.role_name(role), role, old, heads.get(role)?);

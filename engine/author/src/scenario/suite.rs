@@ -7,9 +7,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_settings::files::{FolderFiles, read_bounded};
 use rondo_settings::folder_of;
 
-use super::definition::Definition;
-use super::report::{Report, ScenarioResult};
-use super::run;
+use super::report::ScenarioResult;
 
 pub const FOLDER: &str = "tests";
 /// The folder of snapshots in the folder of scenarios.
@@ -137,11 +135,6 @@ impl Suite {
     pub(super) fn shown_folder(&self) -> String {
         let folder = shown(&self.folder);
         if folder.is_empty() { folder } else { format!("{folder}/") }
-    }
-
-    /// Runs the scenarios on `definition` and compares the results with the accepted snapshots. Writes nothing.
-    pub fn run(&self, definition: &Definition, options: &Options<'_>) -> Report {
-        run::run(self, definition, options)
     }
 }
 
