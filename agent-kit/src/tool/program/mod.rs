@@ -94,22 +94,30 @@ pub struct Program {
     processes: Arc<Processes>,
 }
 
-impl Program {
-    pub fn new(settings: ProgramSettings, processes: Arc<Processes>) -> Result<Self, InvalidProgram> {
-        let parameters = settings.schema.clone().unwrap_or_else(|| NO_ARGUMENTS.to_owned());
+impl ProgramSettings {
+    /// What models are told of it, if it could be run.
+    pub fn spec(&self) -> Result<Spec, InvalidProgram> {
+        self.read().map(|(spec, ..)| spec)
+    }
+
+    /// Its description, and the templates of its arguments and paths.
+    fn read(&self) -> Result<(Spec, Vec<Template>, Vec<Template>), InvalidProgram> {
+        let parameters = self.schema.clone().unwrap_or_else(|| NO_ARGUMENTS.to_owned());
         let known = argument_names(&parameters)?;
         let read = |text: &String| Template::read(text, &known);
-        let argv = settings.argv.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let paths = settings.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let argv = self.argv.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let paths = self.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if !argv.first().ok_or(InvalidProgram::NoProgram)?.is_fixed() {
             return Err(InvalidProgram::ProgramFromArgument);
         }
-        let spec = Spec {
-            name: settings.name.clone(),
-            description: settings.description.clone(),
-            parameters,
-            origin: Origin::Program,
-        };
+        let (name, description) = (self.name.clone(), self.description.clone());
+        Ok((Spec { name, description, parameters, origin: Origin::Program }, argv, paths))
+    }
+}
+
+impl Program {
+    pub fn new(settings: ProgramSettings, processes: Arc<Processes>) -> Result<Self, InvalidProgram> {
+        let (spec, argv, paths) = settings.read()?;
         Ok(Self { spec, argv, paths, settings, processes })
     }
 

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
-use rondo_agent_kit::sandbox::process::{ProcessSettings, Processes};
 use rondo_agent_kit::tool::{
-    Content, Error, HttpGet, Invocation, Origin, Program, Shell, Spec, Tool, ToolSet, file_tools, means, spec,
+    Content, Error, HttpGet, Invocation, Origin, Shell, Spec, Tool, ToolSet, file_tools, means, spec,
 };
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
@@ -119,19 +118,6 @@ fn declared(copy: &WorkspaceCopy) -> Result<Vec<Spec>, String> {
         rondo_settings::read(rondo_settings::FILE_NAME, &text, rondo_settings::Layer::Project).map_err(|faults| {
             faults.iter().map(|fault| format!("in the workspace: {fault}")).collect::<Vec<_>>().join("; ")
         })?;
-    // This sandbox never starts a program.
-    let processes = Arc::new(Processes::new(ProcessSettings {
-        launcher: PathBuf::new(),
-        workspace: copy.path().to_path_buf(),
-        read: Vec::new(),
-        write: Vec::new(),
-        hidden: Vec::new(),
-        read_only: Vec::new(),
-        protected: Vec::new(),
-        ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
-        sandbox: true,
-        env: std::collections::BTreeMap::new(),
-    }));
     let spec_of = |(name, tool): (&String, &rondo_settings::Tool)| {
         let failed = |what: String| format!("[tool.{name}] in the workspace's {}: {what}", rondo_settings::FILE_NAME);
         let schema = match &tool.schema {
@@ -141,8 +127,7 @@ fn declared(copy: &WorkspaceCopy) -> Result<Vec<Spec>, String> {
                 Some(files.read(file, MAX_FILE_BYTES).map_err(|error| failed(format!("{file}: {error}")))?)
             }
         };
-        let program = Program::new(program::settings(name, tool, schema), Arc::clone(&processes));
-        program.map(|program| program.spec().clone()).map_err(|error| failed(error.to_string()))
+        program::settings(name, tool, schema).spec().map_err(|error| failed(error.to_string()))
     };
     stated.tools.iter().map(spec_of).collect()
 }
