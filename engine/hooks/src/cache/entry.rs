@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use rondo_agent_kit::bound::beginning;
+
 /// The longest name in a label, in bytes; a longer one is cut.
 const NAME_MAX_BYTES: usize = 200;
 
@@ -40,6 +42,7 @@ pub struct Label {
 
 impl Label {
     pub fn new(role: &str, tool: &str) -> Self {
+        let name = |text: &str| beginning(text, NAME_MAX_BYTES).to_owned();
         Self { role: name(role), tool: name(tool) }
     }
 
@@ -55,11 +58,6 @@ impl Label {
     pub fn tool(&self) -> &str {
         &self.tool
     }
-}
-
-fn name(text: &str) -> String {
-    let end = text.floor_char_boundary(NAME_MAX_BYTES);
-    text.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Finds entries of a cache by something other than their keys, without a scan. It is updated for each inserted and

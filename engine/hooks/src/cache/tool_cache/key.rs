@@ -1,5 +1,6 @@
 //! What a result is looked up by: everything on which it depends, part by part, and the digest of that.
 
+use rondo_agent_kit::bound::beginning;
 use rondo_agent_kit::tool::Origin;
 use rondo_core::hook::ToolView;
 use rondo_protocol::{Digest, canonical};
@@ -93,8 +94,7 @@ pub struct About {
 impl About {
     /// The beginning of arguments, and the digest of them.
     pub fn arguments(arguments: &str) -> (String, Digest) {
-        let end = arguments.floor_char_boundary(EXCERPT_MAX_BYTES);
-        (arguments.get(..end).unwrap_or_default().to_owned(), Digest::sha256(arguments.as_bytes()))
+        (beginning(arguments, EXCERPT_MAX_BYTES).to_owned(), Digest::sha256(arguments.as_bytes()))
     }
 
     /// Its bytes, which fit in an entry: what does not is left out. Without its names any write touches it.

@@ -1,5 +1,6 @@
 //! Whether a tool says what it said: if it does not, what it declares of its effect is wrong.
 
+use rondo_agent_kit::bound::beginning;
 use rondo_protocol::call::{ToolCall, ToolReply};
 
 use super::entry::ToolResult;
@@ -35,7 +36,7 @@ pub fn difference(call: &ToolCall, kept: &ToolResult, reply: &ToolReply) -> Opti
 
 fn excerpt(line: Option<&str>) -> String {
     let Some(line) = line else { return "not there".to_owned() };
-    let end = line.floor_char_boundary(EXCERPT_MAX_BYTES);
-    let mark = if end < line.len() { " ..." } else { "" };
-    format!("{:?}{mark}", line.get(..end).unwrap_or_default())
+    let shown = beginning(line, EXCERPT_MAX_BYTES);
+    let mark = if shown.len() < line.len() { " ..." } else { "" };
+    format!("{shown:?}{mark}")
 }
