@@ -15,6 +15,7 @@
 //! comes upon no payload.
 
 use rondo_core::secret::Secret;
+use rondo_core::store::codec::Fields;
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Entry, Key, Label};
@@ -75,18 +76,18 @@ pub(super) fn seal(secret: &Secret, key: &Key, mut entry: Entry, payload: &[u8])
 
 /// Reads an entry, if it is what was written.
 pub(super) fn read_entry(secret: &Secret, key: &Key, record: &[u8]) -> Option<Entry> {
-    let mut rest = Rest(checked(secret, &entry_key(key), record)?);
-    let sequence = rest.number().filter(|sequence| *sequence < SEQUENCE_MAX)?;
-    let kept_at_ms = rest.number()?;
-    let ends = rest.take(1)? != [0];
-    let expires_at_ms = Some(rest.number()?).filter(|_| ends);
-    let payload_bytes = rest.number()?;
-    let label = rest.label()?;
-    let about = rest.bytes()?.to_vec();
-    let tag = rest.take(TAG_BYTES)?.try_into().ok()?;
+    let mut fields = Fields { rest: checked(secret, &entry_key(key), record)? };
+    let sequence = fields.u64().filter(|sequence| *sequence < SEQUENCE_MAX)?;
+    let kept_at_ms = fields.u64()?;
+    let ends = fields.u8()? != 0;
+    let expires_at_ms = Some(fields.u64()?).filter(|_| ends);
+    let payload_bytes = fields.u64()?;
+    let label = read_label(&mut fields)?;
+    let about = read_bytes(&mut fields)?.to_vec();
+    let tag = fields.array()?;
     let size_bytes = size_bytes(record.len(), payload_bytes);
     let entry = Entry { label, kept_at_ms, expires_at_ms, payload_bytes, about, size_bytes, sequence, tag };
-    rest.0.is_empty().then_some(entry)
+    fields.rest.is_empty().then_some(entry)
 }
 
 /// The payload in a record, if it is the one that the entry was sealed with.
@@ -126,13 +127,13 @@ pub(super) fn write_metrics(secret: &Secret, label: &Label, numbers: &[u64; METR
 
 /// Reads a label's metrics, if they are what was written.
 pub(super) fn read_metrics(secret: &Secret, record_key: &[u8], record: &[u8]) -> Option<(Label, Counts)> {
-    let mut rest = Rest(checked(secret, record_key, record)?);
-    let label = rest.label()?;
+    let mut fields = Fields { rest: checked(secret, record_key, record)? };
+    let label = read_label(&mut fields)?;
     let mut numbers = [0; METRICS];
     for number in &mut numbers {
-        *number = rest.number()?;
+        *number = fields.u64()?;
     }
-    rest.0.is_empty().then(|| (label, Counts::new(numbers)))
+    fields.rest.is_empty().then(|| (label, Counts::new(numbers)))
 }
 
 fn close(secret: &Secret, record_key: &[u8], mut record: Vec<u8>) -> Vec<u8> {
@@ -162,28 +163,15 @@ fn put_bytes(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
-/// What is left to read.
-struct Rest<'a>(&'a [u8]);
+fn read_bytes<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let length = u16::from_be_bytes(fields.array()?);
+    let (bytes, rest) = fields.rest.split_at_checked(usize::from(length))?;
+    fields.rest = rest;
+    Some(bytes)
+}
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_be_bytes)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.take(2)?.try_into().ok().map(u16::from_be_bytes)?;
-        self.take(usize::from(len))
-    }
-
-    fn label(&mut self) -> Option<Label> {
-        let role = str::from_utf8(self.bytes()?).ok()?;
-        let tool = str::from_utf8(self.bytes()?).ok()?;
-        Some(Label::new(role, tool))
-    }
+fn read_label(fields: &mut Fields<'_>) -> Option<Label> {
+    let role = str::from_utf8(read_bytes(fields)?).ok()?;
+    let tool = str::from_utf8(read_bytes(fields)?).ok()?;
+    Some(Label::new(role, tool))
 }
