@@ -40,7 +40,7 @@ pub struct Row {
     pub tags: Vec<String>,
     /// Limits that were changed after the start, in order.
     pub raised: Vec<Raised>,
-    /// The fold over the trunk's steps, as the thread module writes it: JSON, opaque here. Not hashed.
+    /// The fold over the trunk's steps, as the thread module writes it: opaque here, not hashed.
     pub checkpoint: Vec<u8>,
     /// Metadata that is not hashed, as the thread module writes it: JSON, opaque here.
     pub origin: Vec<u8>,
