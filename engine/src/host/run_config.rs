@@ -17,11 +17,10 @@ use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::tool::{InDoubt, Tool, ToolSet};
 use rondo_core::grant::{Approver, Grants};
 use rondo_core::hook::{HookProgram, HookResources};
-use rondo_core::local::{ForkRequest, RaisedLimits};
+use rondo_core::local::RaisedLimits;
 use rondo_core::models::{Models, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
-use rondo_core::{Engine, RunConfig, resolved_roles};
+use rondo_core::{RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{HookUse, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
@@ -159,26 +158,12 @@ impl RunSpec {
     }
 
     /// Reads the keys of the providers that a run asks, so that they are known.
-    async fn read_keys(&self, workflow: &Workflow) -> Result<(), Failure> {
+    pub(crate) async fn read_keys(&self, workflow: &Workflow) -> Result<(), Failure> {
         if self.replay.is_any() {
             return Ok(());
         }
         let used = used_providers(self.equipment.settings(), workflow);
         self.equipment.resources.read_keys(used.iter().map(String::as_str)).await
-    }
-
-    /// Makes a fork, which can be resumed. An edited input enters as that of a new thread.
-    pub async fn fork(
-        &self,
-        engine: &Engine,
-        thread: &ThreadId,
-        at: u64,
-        request: &ForkRequest,
-    ) -> Result<ThreadId, Failure> {
-        if let Some(edited) = &request.edited {
-            self.read_keys(&edited.workflow).await?;
-        }
-        Ok(engine.fork(thread, at, request, &self.of_beginning()).await?)
     }
 
     /// What decides how a thread begins, before anything is called.

@@ -205,11 +205,13 @@ impl Rondo {
         Ok(())
     }
 
-    /// Runs `read` over the store, on a thread where it may block.
+    /// Runs `read` over the store, brought up to a thread or to all, on a thread where it may block.
     async fn reading<T: Send + 'static>(
         &self,
+        thread: Option<&ThreadId>,
         read: impl FnOnce(&dyn Read) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        self.catch_up(thread).await?;
         let host = self.host().await?.clone();
         blocking(move || read(&**host.engine().store())).await
     }

@@ -279,7 +279,11 @@ pub async fn fork(
     if let Some(fork) = remote::fork(rondo, (thread, at, request), run_spec).await? {
         return Ok(fork);
     }
-    run_spec.fork(rondo.host().await?.engine(), thread, at, request).await
+    if let Some(edited) = &request.edited {
+        run_spec.read_keys(&edited.workflow).await?;
+    }
+    let engine = rondo.host().await?.engine();
+    Ok(engine.fork(thread, at, request, &run_spec.of_beginning()).await?)
 }
 
 /// Ends a thread for good, wherever it runs.

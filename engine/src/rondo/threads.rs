@@ -124,8 +124,7 @@ impl Rondo {
     /// If there is none, or more than one.
     pub async fn find(&self, word: &str) -> Result<ThreadId, Failure> {
         let word = word.to_owned();
-        self.catch_up(None).await?;
-        self.reading(move |store| Ok(find_thread(store, &word)?.0)).await
+        self.reading(None, move |store| Ok(find_thread(store, &word)?.0)).await
     }
 
     /// Threads, oldest first: at most `limit`, and only those after `after`.
@@ -134,12 +133,11 @@ impl Rondo {
     /// If the store is damaged.
     pub async fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadLine>, Failure> {
         let (driven, after) = (self.host().await?.driven(), after.cloned());
-        self.catch_up(None).await?;
         let lines = move |store: &dyn Read| {
             let line = |(thread, row): (ThreadId, Row)| thread_line(store, &driven, &thread, &row);
             rows_after(store, after).take(limit).map(|row| line(row?)).collect()
         };
-        self.reading(lines).await
+        self.reading(None, lines).await
     }
 
     /// A thread as it stands.
@@ -250,8 +248,7 @@ impl Rondo {
     pub async fn usage(&self, threads: &[ThreadId], by: Option<By>) -> Result<Groups, Failure> {
         let threads: BTreeSet<ThreadId> = threads.iter().cloned().collect();
         let threads = Some(threads).filter(|threads| !threads.is_empty());
-        self.catch_up(None).await?;
-        self.reading(move |store| Ok(sums(store, threads, by, 0)?)).await
+        self.reading(None, move |store| Ok(sums(store, threads, by, 0)?)).await
     }
 
     /// The events of a thread: the durable ones after `after`, then new ones while it runs in this process.
@@ -268,10 +265,9 @@ impl Rondo {
         thread: &ThreadId,
         read: impl FnOnce(&dyn Read, &ThreadId, &Row) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.catch_up(Some(thread)).await?;
-        let thread = thread.clone();
-        self.reading(move |store| {
-            let (thread, row) = find_thread(store, thread.as_str())?;
+        let word = thread.clone();
+        self.reading(Some(thread), move |store| {
+            let (thread, row) = find_thread(store, word.as_str())?;
             read(store, &thread, &row)
         })
         .await
@@ -324,20 +320,16 @@ impl Resume {
     /// If there is no such thread, it runs, what it began with cannot be read again, or consent is missing.
     pub async fn start(self) -> Result<Run, Failure> {
         let Self { rondo, thread, limits: chosen, answers, in_doubt } = self;
-        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
-        let (thread, run_spec) = rondo
-            .reading(move |store| {
-                let found = find_thread(store, thread.as_str())?;
-                let named = found.0.clone();
-                let (thread, row) = root(store, found)?;
-                let limits = limits(&chosen)?;
-                let choices = ContinueChoices { answers, in_doubt, limits, ..preparing.as_begun() };
-                let mut run_spec = preparing.continued(store, (&thread, &row), ContinueTarget::Thread, choices)?;
-                run_spec.raised.thread = Some(named);
-                Ok((thread, run_spec))
-            })
-            .await?;
+        let prepared = rondo.reading_thread(&thread, move |store, named, row| {
+            let (thread, row) = root(store, (named.clone(), row.clone()))?;
+            let limits = limits(&chosen)?;
+            let choices = ContinueChoices { answers, in_doubt, limits, ..preparing.as_begun() };
+            let mut run_spec = preparing.continued(store, (&thread, &row), ContinueTarget::Thread, choices)?;
+            run_spec.raised.thread = Some(named.clone());
+            Ok((thread, run_spec))
+        });
+        let (thread, run_spec) = prepared.await?;
         let run_config = run::configured_for(&rondo, &thread, &run_spec).await?;
         run::resume(&rondo, &thread, run_spec, run_config).await
     }
@@ -417,11 +409,10 @@ impl Answer {
         said: impl FnOnce(&OpenForm, &Workflow) -> Result<PersonSaid, Failure> + Send + 'static,
     ) -> Result<Run, Failure> {
         let Self { rondo, thread, role, lane, form, by, .. } = self;
-        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
-        let prepared = rondo.reading(move |store| {
-            let found = find_thread(store, thread.as_str())?;
+        let prepared = rondo.reading_thread(&thread, move |store, thread, row| {
             let named = FormName { role: role.as_deref(), lane: lane.as_deref(), digest: form };
+            let found = (thread.clone(), row.clone());
             let (ResolvedForm { root, open, digest, workflow }, row) = resolve_form(store, found, named)?;
             if open.is_approval() && matches!(by, Answerer::Client(_)) {
                 return Err(only_a_person(&root, &open));
@@ -462,52 +453,36 @@ impl Fork {
     /// If there is no such thread or step, or the input does not fit.
     pub async fn plan(self) -> Result<ForkPlan, Failure> {
         let Self { rondo, thread, at, answer, input } = self;
-        rondo.catch_up(Some(&thread)).await?;
-        let planned = rondo.reading(move |store| {
-            let (thread, row) = find_thread(store, thread.as_str())?;
-            Ok(plan_fork(store, &thread, &request(store, (&thread, &row), at, answer, input)?)?)
+        let planned = rondo.reading_thread(&thread, move |store, thread, row| {
+            Ok(plan_fork(store, thread, &request(store, (thread, row), at, answer, input)?)?)
         });
         planned.await
     }
 
-    /// Makes the fork and runs it.
+    /// Makes the fork and runs it. If nothing stays as it is, it is a thread of its own.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), and as [`Resume::start`].
     pub async fn start(self) -> Result<Run, Failure> {
         let Self { rondo, thread, at, answer, input } = self;
-        rondo.catch_up(Some(&thread)).await?;
         let preparing = rondo.clone();
-        let prepared = rondo.reading(move |store| {
-            let (thread, row) = find_thread(store, thread.as_str())?;
-            let request = request(store, (&thread, &row), at, answer, input)?;
-            let plan = plan_fork(store, &thread, &request)?;
+        let prepared = rondo.reading_thread(&thread, move |store, thread, row| {
+            let request = request(store, (thread, row), at, answer, input)?;
+            let plan = plan_fork(store, thread, &request)?;
             let run_spec =
-                preparing.continued(store, (&thread, &row), ContinueTarget::Fork(None), preparing.as_begun())?;
-            Ok((thread, request, plan, run_spec))
+                preparing.continued(store, (thread, row), ContinueTarget::Fork(None), preparing.as_begun())?;
+            Ok((thread.clone(), request, plan, run_spec))
         });
         let (thread, request, plan, run_spec) = prepared.await?;
-        fork(&rondo, &thread, &request, plan.at, run_spec).await
+        let (_, origin) = rondo.host().await?.engine().definition(&thread)?;
+        if let Some(new) = request.of_its_own(plan.at, origin) {
+            let run_config = run::configured(&rondo, &new.workflow, &run_spec).await?;
+            return run::begin(&rondo, new, run_spec, run_config, None).await;
+        }
+        let fork = run::fork(&rondo, &thread, plan.at, &request, &run_spec).await?;
+        let run_config = run::configured_for(&rondo, &fork, &run_spec).await?;
+        run::resume(&rondo, &fork, run_spec, run_config).await
     }
-}
-
-/// Makes a fork and runs it. If nothing stays as it is, it is a thread of its own.
-#[doc(hidden)]
-pub async fn fork(
-    rondo: &Rondo,
-    thread: &ThreadId,
-    request: &ForkRequest,
-    at: u64,
-    run_spec: RunSpec,
-) -> Result<Run, Failure> {
-    let engine = rondo.host().await?.engine();
-    if let Some(new) = request.of_its_own(at, engine.definition(thread)?.1) {
-        let run_config = run::configured(rondo, &new.workflow, &run_spec).await?;
-        return run::begin(rondo, new, run_spec, run_config, None).await;
-    }
-    let fork = run::fork(rondo, thread, at, request, &run_spec).await?;
-    let run_config = run::configured_for(rondo, &fork, &run_spec).await?;
-    run::resume(rondo, &fork, run_spec, run_config).await
 }
 
 fn request(
