@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rondo_agent_kit::mcp::Server;
-use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::http::{HttpModel, HttpSettings};
 use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_protocol::diagnostic::Code;
@@ -84,12 +83,7 @@ impl Resources {
         Redactor::new(stated.chain(printed))
     }
 
-    pub fn client(&self, name: &str) -> Result<Arc<dyn Model>, Failure> {
-        Ok(self.http_client(name)? as _)
-    }
-
-    /// The same, which can also be asked for its list of models.
-    pub(crate) fn http_client(&self, name: &str) -> Result<Arc<HttpModel>, Failure> {
+    pub(crate) fn client(&self, name: &str) -> Result<Arc<HttpModel>, Failure> {
         if let Some(client) = self.clients.lock().get(name) {
             return Ok(Arc::clone(client));
         }

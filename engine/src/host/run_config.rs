@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
@@ -194,21 +195,15 @@ impl Equipment {
     }
 
     fn local(&self) -> Result<Local, Failure> {
-        let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(local) = &*local {
-            return Ok(local.clone());
-        }
-        let (mut tools, files) = tooling::local(&self.settings)?;
-        self.provided.tools.iter().try_for_each(|tool| tooling::add(&mut tools, Arc::clone(tool)))?;
-        Ok(local.insert((tools, files)).clone())
+        made_once(&self.local, || {
+            let (mut tools, files) = tooling::local(&self.settings)?;
+            self.provided.tools.iter().try_for_each(|tool| tooling::add(&mut tools, Arc::clone(tool)))?;
+            Ok((tools, files))
+        })
     }
 
     fn hook_programs(&self) -> Result<BTreeMap<String, HookProgram>, Failure> {
-        let mut programs = self.hook_programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(programs) = &*programs {
-            return Ok(programs.clone());
-        }
-        Ok(programs.insert(tooling::hook_programs(&self.settings)?).clone())
+        made_once(&self.hook_programs, || tooling::hook_programs(&self.settings))
     }
 
     /// The tools of a run of `workflow`: the local ones, and those of each server with a granted tool that a role
@@ -237,6 +232,15 @@ impl Equipment {
             }
         }
         Ok(Tools { set: tools, files: Some(files), notices })
+    }
+}
+
+/// The value of a cell, which the first who asks makes; what failed is tried again.
+fn made_once<T: Clone>(cell: &Mutex<Option<T>>, make: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let mut cell = cell.lock();
+    match &*cell {
+        Some(made) => Ok(made.clone()),
+        None => Ok(cell.insert(make()?).clone()),
     }
 }
 

@@ -125,7 +125,7 @@ async fn fill(
     format: ResponseFormat,
 ) -> Result<(), TrialFault> {
     resources.read_keys(std::iter::once(trial.provider.as_str())).await?;
-    let client = resources.http_client(&trial.provider)?;
+    let client = resources.client(&trial.provider)?;
     let asked = Asked { client, resources };
     let named = chosen(settings, &trial.provider);
     trial.is_model_listed = named.is_none();

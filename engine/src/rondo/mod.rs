@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
 use crate::host::operator::Operator;
-use crate::host::resources::{Keeper, Resources};
+use crate::host::resources::Keeper;
 use crate::host::store_access::{TrustedStore, trusted_store};
 use crate::host::{Host, Opening, workflow};
 
@@ -91,11 +91,6 @@ impl Rondo {
         Ok(NewRun::new(self.clone(), name, loaded))
     }
 
-    #[doc(hidden)]
-    pub fn run_of(&self, name: String, loaded: workflow::Loaded) -> NewRun {
-        NewRun::new(self.clone(), name, loaded)
-    }
-
     /// Releases the store to other processes. Threads that still run here stop, and can be resumed.
     pub async fn close(&self) {
         if let Some(host) = self.0.host.get() {
@@ -112,10 +107,6 @@ impl Rondo {
     #[doc(hidden)]
     pub fn operator(&self) -> &Operator {
         &self.0.operator
-    }
-
-    fn keep(&self, resources: &Arc<Resources>) {
-        self.0.keeper.keep(resources);
     }
 
     pub(crate) fn tell_all(&self, notices: &[String]) {

@@ -41,7 +41,8 @@ pub struct NewRun {
 }
 
 impl NewRun {
-    pub(crate) fn new(rondo: Rondo, name: String, loaded: Loaded) -> Self {
+    #[doc(hidden)]
+    pub fn new(rondo: Rondo, name: String, loaded: Loaded) -> Self {
         Self { rondo, name, loaded, input: BTreeMap::new(), chosen: RunChoices::default() }
     }
 
@@ -184,7 +185,7 @@ pub async fn configured(rondo: &Rondo, workflow: &Workflow, run_spec: &RunSpec) 
     if rondo.operator().is_remote() {
         return Ok(run_spec.of_beginning());
     }
-    rondo.keep(run_spec.equipment.resources());
+    rondo.0.keeper.keep(run_spec.equipment.resources());
     let (run_config, notices) = run_config(workflow, run_spec).await?;
     rondo.tell_all(&notices);
     Ok(run_config)

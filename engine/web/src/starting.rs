@@ -15,7 +15,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::types;
 use rondo::protocol::{Digest, Value, canonical};
 use rondo::run::Prepared;
-use rondo::{Run, blocking};
+use rondo::{NewRun, Run, blocking};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +137,7 @@ fn prepared(server: &Inner, request: StartRequest) -> Result<(Prepared, Value), 
         labels: Labels { label, tags },
         ..RunChoices::default()
     };
-    Ok((server.rondo.run_of(name, loaded).choose(chosen).prepare()?, input))
+    Ok((NewRun::new(server.rondo.clone(), name, loaded).choose(chosen).prepare()?, input))
 }
 
 pub async fn started(server: &Server, thread: ThreadId) -> Result<Response, Problem> {
