@@ -32,8 +32,8 @@ pub struct DoctorArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "finding")]
 pub(super) struct Finding {
-    pub event: &'static str,
     pub subject: String,
     /// The value in force, never a key.
     pub value: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Finding {
 
 impl Finding {
     pub fn new(subject: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { event: "finding", subject: subject.into(), value: Some(value.into()), from: None, is_fault: false }
+        Self { subject: subject.into(), value: Some(value.into()), from: None, is_fault: false }
     }
 
     pub fn fault(subject: impl Into<String>, value: impl Into<String>) -> Self {

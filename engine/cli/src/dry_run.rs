@@ -38,8 +38,8 @@ const PROGRAM_HOOK: &str = "command";
 const BYTES_A_TOKEN: usize = 4;
 
 #[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename = "request")]
 struct FirstRequest {
-    event: &'static str,
     role: RoleName,
     lane: LanePath,
     /// Estimated tokens: bytes / 4.
@@ -50,8 +50,8 @@ struct FirstRequest {
 }
 
 #[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename = "worst_case")]
 struct WorstCase {
-    event: &'static str,
     steps: u64,
     prompt_tokens: u64,
     output_tokens: u64,
@@ -147,7 +147,6 @@ impl Model for Noting {
         let messages: Vec<Message> = call.conversation.messages().into_iter().cloned().collect();
         let bytes = canonical::to_bytes(&(&*call.head, &messages)).map_or(0, |bytes| bytes.len());
         self.0.lock().push(FirstRequest {
-            event: "request",
             role: call.site.role.clone(),
             lane: call.site.lane.clone(),
             prompt_tokens: (bytes / BYTES_A_TOKEN) as u64,
@@ -183,7 +182,6 @@ fn worst(checked: &Checked, new: &NewThread, settings: &Settings) -> Result<Wors
     let mut unpriced = Vec::new();
     let cost_usd = money((&new.workflow, ""), &found, settings, &mut unpriced);
     Ok(WorstCase {
-        event: "worst_case",
         steps: found.steps.min(limits.steps),
         prompt_tokens: found.prompt_tokens,
         output_tokens: found.output_tokens,

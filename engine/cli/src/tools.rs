@@ -28,8 +28,8 @@ pub struct ToolsArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename = "tool")]
 struct ToolLine {
-    event: &'static str,
     /// Behind the roles that lead to it in a child workflow: `section/writer`. `None` if it is not about a particular role.
     role: Option<String>,
     /// Its name in workflows, or the name that the role uses if there is no such tool.
@@ -193,7 +193,6 @@ fn line(
         Origin::Mcp { server } => format!("[mcp.{server}]"),
     };
     ToolLine {
-        event: "tool",
         role,
         wire: spec.map(|spec| wire_name(&spec.name)),
         origin: spec.map(origin),
