@@ -125,10 +125,7 @@ pub(crate) async fn opened(opening: Opening) -> Result<(Arc<Running>, SharedStor
         taken_over: Box::new(move |thread| lost.abandon(thread)),
     };
     let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
-    let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
+    let broke_off = |error| Err(store::Error::Poisoned { what: format!("the opening broke off: {error}") });
+    let (shared, notices) = opening.unwrap_or_else(broke_off)?;
     Ok((running, shared, notices))
-}
-
-fn broke_off(error: &tokio::task::JoinError) -> store::Error {
-    store::Error::Poisoned { what: format!("the opening broke off: {error}") }
 }

@@ -130,13 +130,13 @@ impl<'s> ScenarioRecorder<'s> {
                 // A form that nobody answered has none.
                 self.waiting = self.waiting.saturating_sub(u64::from(!step.answer.is_empty()));
                 match form(&step.answer) {
-                    Some(entry) => reading.say(&step, entry),
+                    Some(entry) => reading.say(&step.role, &step.lane, entry),
                     None => self.unsaid(seq, "nobody answered the form in time"),
                 }
             }
             Some(RoleKind::Rule(_)) => {}
             Some(RoleKind::Selector(selector)) if selector.by != SelectBy::Model => {}
-            _ if is_given => reading.say(&step, raw(&step.answer)),
+            _ if is_given => reading.say(&step.role, &step.lane, raw(&step.answer)),
             _ => match step.transcript {
                 Some(digest) => self.transcript(reading, (&step.role, &step.lane, visit), digest, note)?,
                 None => self.fault(reading, &step, seq, note),
@@ -199,7 +199,7 @@ impl<'s> ScenarioRecorder<'s> {
         for entry in &transcript.entries {
             match entry {
                 Entry::Model { reply, .. } if !reply.parts.asks_for_tools() => {
-                    reading.say_at(role, lane, raw(&reply.parts.text()));
+                    reading.say(role, lane, raw(&reply.parts.text()));
                 }
                 Entry::Model { reply, .. } => {
                     if !reply.parts.text().is_empty() {
@@ -210,7 +210,7 @@ impl<'s> ScenarioRecorder<'s> {
                     let uses = uses.map(|call| {
                         Value::from_iter([("name", call.name.as_str().into()), ("args", arguments(&call.arguments))])
                     });
-                    reading.say_at(role, lane, Value::from_iter([("tools", Value::List(uses.collect()))]));
+                    reading.say(role, lane, Value::from_iter([("tools", Value::List(uses.collect()))]));
                 }
                 Entry::Tool { arguments: args, failed, files, id, name, text } => {
                     let noted = note.tools.iter().find(|tool| tool.call == *id);
@@ -347,11 +347,7 @@ impl ThreadReading<'_> {
         self.workflow.role(role.as_str())?.kind.model()?.compact.clone()
     }
 
-    fn say(&mut self, step: &Step, entry: Value) {
-        self.say_at(&step.role, &step.lane, entry);
-    }
-
-    fn say_at(&mut self, role: &RoleName, lane: &LanePath, entry: Value) {
+    fn say(&mut self, role: &RoleName, lane: &LanePath, entry: Value) {
         self.script.entry(role.clone()).or_default().entry(lane.clone()).or_default().push(entry);
     }
 
@@ -363,7 +359,7 @@ impl ThreadReading<'_> {
         let policy = self.policy.roles.get(role.as_str()).cloned().unwrap_or_default();
         let fault = script::Failure { cause: Cause::Code(code), message, retry_after_ms: None }.fault();
         for _ in 0..attempts_of(&fault, &policy.retry, policy.fallback.len()).min(MAX_ATTEMPTS) {
-            self.say_at(role, lane, entry.clone());
+            self.say(role, lane, entry.clone());
         }
     }
 }
