@@ -381,16 +381,18 @@ impl ThreadDrivers for SharedStore {
             Err(error) => Err(error),
         };
         if !matches!(is_ours, Ok(true)) {
-            self.inner.own.lock().remove(thread);
-            self.locks().release(thread);
+            self.release(thread);
         }
         is_ours
     }
 
     fn release(&self, thread: &ThreadId) {
+        // While the next holder is told of the threads that are driven here, none leaves: it would never hear of that.
+        let changing = self.inner.changing.lock();
         self.inner.own.lock().remove(thread);
         // A holder that is gone has forgotten it already.
         let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
+        drop(changing);
         self.locks().release(thread);
     }
 
