@@ -232,7 +232,7 @@ const CEILINGS: [(&str, usize); 11] = [
     ("engine/store", 9),
     ("engine/settings", 4),
     ("engine/restate", 2),
-    ("engine/author", 11),
+    ("engine/author", 10),
     ("engine", 13),
     ("engine/web", 5),
     ("engine/cli", 13),
