@@ -239,7 +239,7 @@ impl Equipment {
 fn made_once<T: Clone>(cell: &Mutex<Option<T>>, make: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let mut cell = cell.lock();
     match &*cell {
-        Some(made) => Ok(made.clone()),
+        Some(before) => Ok(before.clone()),
         None => Ok(cell.insert(make()?).clone()),
     }
 }

@@ -1,6 +1,6 @@
 //! The hook kinds that a file may name. Their uses are split into altering and transparent ones.
 //!
-//! The table contains what the reader of files needs; the engine's `hook/kinds` implements the kinds.
+//! The table contains what the reader of files needs; `engine/hooks` implements the kinds.
 
 use std::collections::BTreeMap;
 
