@@ -50,46 +50,36 @@ impl Sink {
 
     /// Emits an event. A durable one has the time of the step that it follows from.
     pub fn emit(&self, what: What) {
-        if what.is_durable() {
-            let at_ms = self.position.lock().at_ms;
-            return self.emit_at(at_ms, what);
-        }
-        self.pass_on(None, self.env.now_ms(), what);
+        if what.is_durable() { self.followed(|| what) } else { self.emit_again(what) }
     }
 
     /// Emits a durable event with its stored time.
     pub fn emit_at(&self, at_ms: u64, what: What) {
-        let id = self.next_id(at_ms);
-        self.pass_on(Some(id), at_ms, what);
+        self.pass_on_at(self.next(Some(at_ms)), || what);
     }
 
     /// Emits the event of a commit. The durable ones that follow from it are numbered after it.
     pub fn committed(&self, seq: u64, at_ms: u64, what: impl FnOnce() -> What) {
-        let id = EventId { seq, k: 1 };
-        *self.position.lock() = Position { id, at_ms };
-        if self.has_readers() {
-            self.pass_on(Some(id), at_ms, what());
-        }
+        let position = Position { id: EventId { seq, k: 1 }, at_ms };
+        *self.position.lock() = position;
+        self.pass_on_at(position, what);
     }
 
     /// Emits a durable event that follows from the last commit.
     pub fn followed(&self, what: impl FnOnce() -> What) {
-        let at_ms = self.position.lock().at_ms;
-        let id = self.next_id(at_ms);
-        if self.has_readers() {
-            self.pass_on(Some(id), at_ms, what());
-        }
+        self.pass_on_at(self.next(None), what);
     }
 
-    fn next_id(&self, at_ms: u64) -> EventId {
+    /// The position of the next durable event, at the time of the one before it unless another is given.
+    fn next(&self, at_ms: Option<u64>) -> Position {
         let mut position = self.position.lock();
-        *position = Position { id: position.id.next(), at_ms };
-        position.id
+        *position = Position { id: position.id.next(), at_ms: at_ms.unwrap_or(position.at_ms) };
+        *position
     }
 
     /// Emits again what an earlier run reported, as a provisional event.
     pub fn emit_again(&self, what: What) {
-        self.pass_on(None, self.env.now_ms(), what);
+        self.pass_on(None, self.env.now_ms(), || what);
     }
 
     /// Emits an event that is not durable. It is made only if somebody reads.
@@ -111,10 +101,15 @@ impl Sink {
         }
     }
 
-    fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
+    fn pass_on_at(&self, Position { id, at_ms }: Position, what: impl FnOnce() -> What) {
+        self.pass_on(Some(id), at_ms, what);
+    }
+
+    /// Makes the event only if somebody reads.
+    fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: impl FnOnce() -> What) {
         if self.has_readers() {
             let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
-            self.topic.publish(Event { id, thread, parent, durability, at_ms, what });
+            self.topic.publish(Event { id, thread, parent, durability, at_ms, what: what() });
         }
     }
 }
