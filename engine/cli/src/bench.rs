@@ -205,7 +205,7 @@ impl Bench<'_> {
         output.tell(&format!("{} lanes\n", args.lanes));
         let ms = |sample: Sample| sample.step_us * float(args.lanes) / 1e3;
         let (name, value) = (format!("{} lanes of a thread, sync", args.lanes), ms(self.lanes(args.lanes).await?));
-        let reference = Some(("as many steps one by one", ms(Box::pin(self.trunk(args.lanes)).await?)));
+        let reference = Some(("as many steps one by one", ms(self.threads(1, args.lanes).await?)));
         figures.push(Figure { name, value, unit: "ms", reference });
         if let Some(folder) = &args.plots {
             self.plots(args, folder, of_thread, output).await?;
@@ -327,12 +327,6 @@ impl Bench<'_> {
         let new = rondo.workflow_text("bench.yaml", FAN_OUT)?.input("items", Value::List(items));
         let elapsed = timed(run(new)).await?;
         closed(rondo, &store, lanes, lanes, elapsed).await
-    }
-
-    async fn trunk(&self, steps: u64) -> Result<Sample, Failure> {
-        let (rondo, store) = self.durable().await?;
-        let elapsed = timed(run(two_roles(&rondo, steps, "")?)).await?;
-        closed(rondo, &store, steps, steps, elapsed).await
     }
 
     /// Steps of a thread whose answers all lie in a response cache, which holds as many.

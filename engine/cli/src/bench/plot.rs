@@ -68,8 +68,7 @@ impl Plot {
             ("bytes a step in the store", self.points(|sample| Some(sample.store_bytes))),
         ];
         panels.retain(|(_, points)| !points.is_empty());
-        let tops = (0_u32..).map(|above| HEAD + PANEL * f64::from(above));
-        let (middle, height) = (WIDTH / 2.0, tops.clone().nth(panels.len()).unwrap_or(HEAD));
+        let (middle, height) = (WIDTH / 2.0, HEAD + panels.iter().map(|_| PANEL).sum::<f64>());
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
              font-size=\"12\">\n<style>svg{{color-scheme:light dark;background:Canvas}}text{{fill:CanvasText}}\
@@ -78,8 +77,10 @@ impl Plot {
              <text x=\"{middle}\" y=\"{HEAD}\" text-anchor=\"middle\" font-size=\"15\">{}</text>\n",
             self.title,
         );
-        for ((unit, points), top) in panels.iter().zip(tops) {
+        let mut top = HEAD;
+        for (unit, points) in &panels {
             panel(&mut svg, top, [unit, self.axis], points);
+            top += PANEL;
         }
         svg.push_str("</svg>\n");
         svg
