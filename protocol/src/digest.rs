@@ -3,7 +3,6 @@
 //! `engine/docs/digests.md` explains how to recompute one elsewhere.
 
 use std::fmt;
-use std::hash::{self, Hash};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -50,15 +49,8 @@ kinds! {
 }
 
 /// A SHA-256 digest: 32 raw bytes in chains and keys, 64 lower-case hex digits in JSON.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
-
-impl Hash for Digest {
-    /// A few of its bytes tell digests apart as well as all of them.
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        state.write(self.0.first_chunk::<8>().unwrap_or(&[0; 8]));
-    }
-}
 
 impl Digest {
     /// Plain SHA-256, for data that is not an object: a file, an address, a description.
