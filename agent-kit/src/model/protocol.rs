@@ -12,7 +12,7 @@ use reqwest::header::HeaderMap;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Message, Parts, Speaker};
+use rondo_protocol::message::{Conversation, Message, Parts, Speaker};
 use rondo_protocol::object::{Finish, Head, ModelReply, ToolSpec};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -42,8 +42,8 @@ pub fn at(base_url: &str) -> Option<&'static dyn Protocol> {
 pub const COMMON: &dyn Protocol = &openai_chat::OpenAiChat;
 
 /// The number, from 1, of the first message whose reasoning no longer holds where it stands, whoever sent it.
-pub fn misplaced_reasoning(head: &Head, messages: &[Message]) -> Option<usize> {
-    ALL.iter().find_map(|protocol| protocol.misplaced_reasoning(head, messages))
+pub fn misplaced_reasoning(head: &Head, conversation: &Conversation) -> Option<usize> {
+    ALL.iter().find_map(|protocol| protocol.misplaced_reasoning(head, conversation))
 }
 
 /// A protocol between this program and a provider.
@@ -111,7 +111,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// The number, from 1, of the first message with reasoning of this protocol that no longer holds behind that head and
     /// the messages in front of it, so that a request leaves all of it out.
-    fn misplaced_reasoning(&self, _head: &Head, _messages: &[Message]) -> Option<usize> {
+    fn misplaced_reasoning(&self, _head: &Head, _conversation: &Conversation) -> Option<usize> {
         None
     }
 

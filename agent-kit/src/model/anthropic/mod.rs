@@ -11,7 +11,7 @@ mod usage;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Message, Part, empty_chain, link};
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Head;
 
 use super::dialects::{CallIds, Dialect};
@@ -103,17 +103,9 @@ impl Protocol for Anthropic {
         ALL.get(from..to).unwrap_or_default()
     }
 
-    fn misplaced_reasoning(&self, head: &Head, messages: &[Message]) -> Option<usize> {
+    fn misplaced_reasoning(&self, head: &Head, conversation: &Conversation) -> Option<usize> {
         let is_bound = models::Model::of(&head.model).binds_thoughts;
-        let is_opaque = |part: &Part| matches!(part, Part::Reasoning { opaque: Some(_), .. });
-        let has_any = is_bound && messages.iter().any(|message| message.parts().iter().any(is_opaque));
-        let mut chain = empty_chain();
-        let linked = messages.iter().map(|message| {
-            chain = link(chain, message);
-            (message, chain)
-        });
-        // Hashed only if there is something to find.
-        if has_any { thoughts::misplaced(head, linked, |_| true) } else { None }
+        is_bound.then(|| thoughts::misplaced(head, conversation, |_| true)).flatten()
     }
 
     /// Marks are part of the protocol: gateways hand them on, and servers that keep prefixes by themselves ignore them.

@@ -269,9 +269,8 @@ fn keeps_thoughts(request: &Outgoing<'_>, model: &Model) -> bool {
     if request.form.is_without_reasoning || !model.binds_thoughts {
         return !request.form.is_without_reasoning;
     }
-    let conversation = &request.call.conversation;
-    let messages = conversation.messages().into_iter().zip(conversation.links());
-    misplaced(&request.call.head, messages, |provider| provider == request.provider).is_none()
+    let call = request.call;
+    misplaced(&call.head, &call.conversation, |provider| provider == request.provider).is_none()
 }
 
 struct Writer<'r, 'a> {

@@ -6,7 +6,7 @@
 //! they may be left out from the front or all together, never one from the middle.
 
 use rondo_protocol::Digest;
-use rondo_protocol::message::{Message, Part, empty_chain};
+use rondo_protocol::message::{Conversation, Part, empty_chain};
 use rondo_protocol::object::Head;
 use serde::{Deserialize, Serialize};
 
@@ -59,16 +59,12 @@ pub(super) fn place(beginning: &str, chain: Digest) -> String {
     format!("{beginning}-{}", digits(chain))
 }
 
-/// The number, from 1, of the first message with a thought that came behind something else. The messages come with the
-/// chain behind each; the thoughts are those of providers that `is_asked` names.
-pub(super) fn misplaced<'a>(
-    head: &Head,
-    messages: impl IntoIterator<Item = (&'a Message, Digest)>,
-    is_asked: impl Fn(&str) -> bool,
-) -> Option<usize> {
+/// The number, from 1, of the first message with a thought that came behind something else. The thoughts are those of
+/// providers that `is_asked` names.
+pub(super) fn misplaced(head: &Head, conversation: &Conversation, is_asked: impl Fn(&str) -> bool) -> Option<usize> {
     let beginning = beginning(head);
     let mut before = empty_chain();
-    for (number, (message, chain)) in (1..).zip(messages) {
+    for (number, (message, chain)) in (1..).zip(conversation.messages().into_iter().zip(conversation.links())) {
         let place = place(&beginning, before);
         let is_misplaced = |part: &Part| match part {
             Part::Reasoning { opaque: Some(opaque), .. } if is_asked(&opaque.provider) => {

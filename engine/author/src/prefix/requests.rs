@@ -8,7 +8,7 @@ use rondo_agent_kit::prefix::{self, Block, Break, Cause, Request, compare, is_sa
 use rondo_core::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
 use rondo_core::models::Price;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::History;
 
@@ -174,8 +174,7 @@ impl RoleRequests {
 
 /// A break, with the reasoning that can no longer go back because of it. Where nothing broke, all of it still holds.
 fn with_reasoning(at: Break, sent: &Sent<'_>) -> Break {
-    let messages: Vec<Message> = sent.messages().messages().into_iter().cloned().collect();
-    let Some(number) = misplaced_reasoning(sent.head, &messages) else { return at };
+    let Some(number) = misplaced_reasoning(sent.head, sent.messages()) else { return at };
     let lost = format!("reasoning is not returned, because that of message {number} was given after other messages");
     let detail = if at.detail.is_empty() { lost } else { format!("{}; {lost}", at.detail) };
     Break { detail, ..at }

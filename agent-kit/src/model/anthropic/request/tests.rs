@@ -136,10 +136,7 @@ fn thoughts_behind_something_else_are_not_sent() {
     let shorter: Vec<Message> = call.conversation.after(2).into_iter().cloned().collect();
     other_history.conversation = Arc::new(shorter.into_iter().collect());
     assert!(!plain(&other_history).contains("signature"));
-    let misplaced = |call: &ModelCall| {
-        let messages: Vec<Message> = call.conversation.messages().into_iter().cloned().collect();
-        crate::model::protocol::misplaced_reasoning(&call.head, &messages)
-    };
+    let misplaced = |call: &ModelCall| crate::model::protocol::misplaced_reasoning(&call.head, &call.conversation);
     let in_answer = |call: &ModelCall| {
         let has_thought =
             |message: &&Message| message.parts().iter().any(|part| matches!(part, Part::Reasoning { .. }));
