@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use rondo::agent_kit::prefix;
-use rondo::core::conversation::rebuild::{self, Request};
+use rondo::core::conversation::rebuild;
 use rondo::failure::Failure;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -168,14 +168,16 @@ fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Reque
         _ => false,
     };
     let (mut requests, mut shared, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
-    let mut earlier: Vec<Request> = Vec::new();
+    let mut earlier: Vec<prefix::Request> = Vec::new();
     let wants = |stored: &StoredRecord| stored.seq == row.seq || is_before(stored);
     rebuild::requests(store, thread, row, &wants, &mut |request| {
+        let messages = request.messages.iter().cloned().collect();
+        let sent = prefix::Request::new(&Arc::new(request.head.clone()), messages);
         if request.seq == row.seq {
-            shared.push(Shared::of(&request, &earlier));
+            shared.push(Shared::of(&sent, &earlier));
             outcome = raw(&RequestLine::of(&request)).map(|line| requests.push(line));
         }
-        earlier.push(request);
+        earlier.push(sent);
         outcome.is_ok()
     })?;
     outcome.map(|()| Requests { requests, shared })
@@ -183,15 +185,12 @@ fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Reque
 
 impl Shared {
     /// The longest beginning that a request has in common with one of the earlier ones.
-    fn of(request: &Request, earlier: &[Request]) -> Self {
-        let as_sent =
-            |of: &Request| prefix::Request::new(&Arc::new(of.head.clone()), of.messages.iter().cloned().collect());
-        let new = as_sent(request);
-        let none = Self { request_bytes: new.bytes(), bytes: 0, messages: 0 };
-        let with = |before: &Request| {
-            let old = as_sent(before);
-            let messages = if before.head == request.head { old.messages.common(&new.messages).len() } else { 0 };
-            Self { bytes: prefix::compare(&old, &new).shared_bytes, messages, ..none }
+    fn of(request: &prefix::Request, earlier: &[prefix::Request]) -> Self {
+        let none = Self { request_bytes: request.bytes(), bytes: 0, messages: 0 };
+        let with = |before: &prefix::Request| {
+            let has_same_head = before.head() == request.head();
+            let messages = if has_same_head { before.messages.common(&request.messages).len() } else { 0 };
+            Self { bytes: prefix::compare(before, request).shared_bytes, messages, ..none }
         };
         earlier.iter().map(with).max_by_key(|shared| shared.bytes).unwrap_or(none)
     }
