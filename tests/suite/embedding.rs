@@ -3,10 +3,12 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use rondo::protocol::object::Entry;
 use rondo::tool::{self, Effect};
-use rondo::{End, EventId, LanePath, Outcome, RecordLine, RoleName, Rondo, What};
+use rondo::{End, EventId, LanePath, Outcome, RecordLine, RoleName, Rondo, Status, What};
+use tokio::sync::Notify;
 
 use crate::binary::{Place, binary};
 
@@ -154,6 +156,34 @@ async fn a_function_returns_a_file() {
         (files[0].to_string(), text.as_str()),
         ("word.png (image/png)".to_owned(), "[word.png (image/png), 13 bytes]")
     );
+}
+
+#[tokio::test]
+async fn a_thread_in_memory_runs_until_it_has_ended() {
+    let (asked, is_asked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, answered) = (Arc::clone(&is_asked), Arc::clone(&asked));
+    let reverse = tool::from_fn("reverse", "Turns a word around.", move |Word { word }| {
+        let (told, answered) = (Arc::clone(&told), Arc::clone(&answered));
+        async move {
+            told.notify_one();
+            answered.notified().await;
+            word
+        }
+    });
+    let workflow = "rondo: 1\nname: asks\nroles: { a: { system: x, tools: [reverse] } }\n\
+        graph: { start: { to: a, prompt: Go. }, a: { done: { to: end } } }\n";
+    let script = "a: [ { tools: [ { name: reverse, args: { word: tide } } ], then: { status: done, body: x } } ]\n";
+    let place = Place::new();
+    let builder = Rondo::builder().folder(place.path()).in_memory().script(script).tool(reverse.effect(Effect::Pure));
+    let rondo = builder.open().await.unwrap();
+    let run = rondo.workflow_text("asks.yaml", workflow).unwrap().start().await.unwrap();
+    let thread = run.thread().clone();
+    is_asked.notified().await;
+    assert_eq!(rondo.thread(&thread).await.unwrap().status, Status::Running);
+    assert_eq!(rondo.threads(None, 9).await.unwrap()[0].status, Status::Running);
+    asked.notify_one();
+    run.end().await.unwrap();
+    assert_eq!(rondo.thread(&thread).await.unwrap().status, Status::Done);
 }
 
 #[tokio::test]

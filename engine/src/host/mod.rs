@@ -27,7 +27,6 @@ pub mod trial;
 pub mod untaken;
 pub mod workflow;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rondo_core::env::Env;
@@ -40,6 +39,8 @@ use rondo_store::replicated::{Copied, ReplicatedStore, is_copy};
 pub use rondo_store::shared_store::Opening;
 use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
+
+use crate::failure::Failure;
 
 #[derive(Clone)]
 pub struct Host {
@@ -104,8 +105,16 @@ impl Host {
         if is_copy(&**self.engine.store()).unwrap_or(true) {
             return DrivenThreads::Unknown;
         }
-        let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
+        let driven = self.shared.as_ref().map_or_else(|| Ok(self.engine.driven()), SharedStore::driven);
         driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
+    }
+
+    /// What `read` finds, with the threads that run meanwhile: whose row says that it runs, and which has begun or ended
+    /// by now, is among them.
+    pub fn with_driven<T>(&self, read: impl FnOnce() -> Result<T, Failure>) -> Result<(T, DrivenThreads), Failure> {
+        let before = self.driven();
+        let found = read()?;
+        Ok((found, before.or(self.driven())))
     }
 
     /// Releases the store to other processes. Threads that still run here stop with a fault of the store.

@@ -49,7 +49,7 @@ impl DrivenThreads {
         Ok(shared_store::driven(folder).map_or(Self::Unknown, Self::These))
     }
 
-    fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::These(mut threads), Self::These(others)) => {
                 threads.extend(others);

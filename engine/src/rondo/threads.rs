@@ -132,10 +132,11 @@ impl Rondo {
     /// # Errors
     /// If the store is damaged.
     pub async fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadLine>, Failure> {
-        let (driven, after) = (self.host().await?.driven(), after.cloned());
+        let (host, after) = (self.host().await?.clone(), after.cloned());
         let lines = move |store: &dyn Read| {
-            let line = |(thread, row): (ThreadId, Row)| thread_line(store, &driven, &thread, &row);
-            rows_after(store, after).take(limit).map(|row| line(row?)).collect()
+            let rows = || Ok(rows_after(store, after).take(limit).collect::<Result<Vec<_>, _>>()?);
+            let (rows, driven) = host.with_driven(rows)?;
+            rows.iter().map(|(thread, row)| thread_line(store, &driven, thread, row)).collect()
         };
         self.reading(None, lines).await
     }
@@ -145,8 +146,12 @@ impl Rondo {
     /// # Errors
     /// If there is no such thread.
     pub async fn thread(&self, thread: &ThreadId) -> Result<ThreadLine, Failure> {
-        let driven = self.host().await?.driven();
-        self.reading_thread(thread, move |store, thread, row| thread_line(store, &driven, thread, row)).await
+        let (host, word) = (self.host().await?.clone(), thread.clone());
+        let line = move |store: &dyn Read| {
+            let ((thread, row), driven) = host.with_driven(|| find_thread(store, word.as_str()))?;
+            thread_line(store, &driven, &thread, &row)
+        };
+        self.reading(Some(thread), line).await
     }
 
     /// The forms that a thread waits for.
@@ -226,11 +231,12 @@ impl Rondo {
     /// # Errors
     /// If there is no such thread, or a step is damaged.
     pub async fn diff(&self, a: &ThreadId, b: &ThreadId) -> Result<Diff, Failure> {
-        let (driven, b) = (self.host().await?.driven(), b.clone());
-        self.catch_up(Some(&b)).await?;
-        let read = move |store: &dyn Read, a: &ThreadId, a_row: &Row| {
-            let (b, b_row) = find_thread(store, b.as_str())?;
-            let compared = Comparison::new(store, &driven, (a, a_row), (&b, &b_row))?;
+        let (host, thread, other) = (self.host().await?.clone(), a.clone(), b.clone());
+        self.catch_up(Some(b)).await?;
+        let read = move |store: &dyn Read| {
+            let both = || Ok((find_thread(store, thread.as_str())?, find_thread(store, other.as_str())?));
+            let (((a, a_row), (b, b_row)), driven) = host.with_driven(both)?;
+            let compared = Comparison::new(store, &driven, (&a, &a_row), (&b, &b_row))?;
             let mut steps = Vec::new();
             compared.pairs(&mut |pair| {
                 steps.push(pair);
@@ -238,7 +244,7 @@ impl Rondo {
             })?;
             Ok(Diff { common: compared.last_common()?.map(|stored| stored.seq), steps })
         };
-        self.reading_thread(a, read).await
+        self.reading(Some(a), read).await
     }
 
     /// What the steps of these threads and their children used; without any, those of all threads.

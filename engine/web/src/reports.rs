@@ -111,9 +111,10 @@ pub async fn diff(
     Path(word): Path<String>,
     query: Query<DiffQuery>,
 ) -> Result<Json<DiffReport>, Problem> {
-    let report = server.of_thread(word, move |server, store, (thread, row)| {
-        let (other, other_row) = find_thread(store, &query.0.against)?;
-        let compared = Comparison::new(store, &server.host.driven(), (&thread, &row), (&other, &other_row))?;
+    let report = server.reading(move |server, store| {
+        let both = || Ok((find_thread(store, &word)?, find_thread(store, &query.0.against)?));
+        let (((a, a_row), (b, b_row)), driven) = server.host.with_driven(both)?;
+        let compared = Comparison::new(store, &driven, (&a, &a_row), (&b, &b_row))?;
         let mut steps = Vec::new();
         compared.pairs(&mut |pair| {
             steps.extend(pair.line().map(|line| raw(&line)).transpose()?);

@@ -9,6 +9,7 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::core::local::origin;
 use rondo::core::thread::{Origin, Stop};
 use rondo::failure::Failure;
+use rondo::host::find_thread::find_thread;
 use rondo::host::store_access::DrivenThreads;
 use rondo::protocol::Value;
 use rondo::protocol::call::FaultClass;
@@ -136,8 +137,9 @@ impl ThreadView {
 impl Server {
     /// The view of the thread that a word names, as it stands now.
     pub async fn view(&self, word: String) -> Result<ThreadView, Problem> {
-        self.of_thread(word, |server, store, (thread, row)| {
-            ThreadView::new(server, store, &server.host.driven(), (&thread, &row), true)
+        self.reading(move |server, store| {
+            let ((thread, row), driven) = server.host.with_driven(|| find_thread(store, &word))?;
+            ThreadView::new(server, store, &driven, (&thread, &row), true)
         })
         .await
     }
@@ -246,14 +248,14 @@ pub async fn list(State(server): State<Server>, query: Query<ListQuery>) -> Resu
 /// Rows can only be read forwards, and the newest are wanted: reads windows of time, each before the last one and twice
 /// as long.
 fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadList, Failure> {
-    let driven = server.host.driven();
     let mut list = ThreadList { threads: Vec::new(), next: None };
     let (mut before, mut rows_read, mut window_ms) = (filter.before.clone(), 0, FIRST_WINDOW_MS);
     loop {
         let end_ms = before.as_ref().map_or_else(|| SystemEnv::default().now_ms(), ThreadId::unix_ms);
         let start_ms = end_ms.saturating_sub(window_ms).max(filter.from_ms);
         window_ms = window_ms.saturating_mul(2);
-        for (thread, row) in window(store, start_ms, before.as_ref())?.into_iter().rev() {
+        let (rows, driven) = server.host.with_driven(|| window(store, start_ms, before.as_ref()))?;
+        for (thread, row) in rows.into_iter().rev() {
             rows_read += 1;
             if filter.wants_row(&thread, &row) {
                 let view = ThreadView::new(server, store, &driven, (&thread, &row), false)?;

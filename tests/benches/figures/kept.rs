@@ -135,8 +135,11 @@ pub fn hits() {
     runtime.block_on(cold.ready());
     let opened = started.elapsed();
     let space = KeySpace::new(Arc::clone(&store), "kept");
-    let stored = space.scan(b"", 5).expect("entries").pop().map(|(key, _)| key).unwrap_or_default();
-    let bare = least(20_000, |_| drop(black_box(space.get(&stored))));
+    // As far apart as the keys that the cache is asked for.
+    let entries = usize::try_from(ENTRIES).expect("a number");
+    let payloads = space.scan(b"", entries).expect("entries").into_iter().map(|(key, _)| key);
+    let stored: Vec<Vec<u8>> = payloads.step_by(entries / 64).collect();
+    let bare = least(20_000, |n| drop(black_box(space.get(at(&stored, n).as_slice()))));
     let block = vec![7_u8; RESULT_BYTES];
     let sum = least(20_000, |_| {
         black_box(Digest::sha256(&block));

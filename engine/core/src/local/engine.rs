@@ -468,6 +468,11 @@ impl Engine {
         self.parts.running.all().len()
     }
 
+    /// The threads that run in this process, and those that are about to.
+    pub fn driven(&self) -> BTreeSet<ThreadId> {
+        self.parts.running.driven()
+    }
+
     /// Whether a thread runs in this process.
     pub fn is_running(&self, thread: &ThreadId) -> bool {
         self.parts.running.all().contains_key(thread)

@@ -32,6 +32,10 @@ impl Running {
         self.stoppers.lock()
     }
 
+    pub(super) fn driven(&self) -> BTreeSet<ThreadId> {
+        self.driven.lock().clone()
+    }
+
     /// Ends a thread for good, if it runs here.
     pub fn cancel(&self, thread: &ThreadId) {
         self.stop(thread, StopKind::ForGood);
