@@ -183,7 +183,7 @@ impl Node {
     }
 
     /// The nodes directly within it.
-    fn parts(&self) -> Vec<&Self> {
+    pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             Kind::List(items) => items.iter().collect(),
             Kind::Map(entries) => entries.iter().map(|(_, node)| node).collect(),

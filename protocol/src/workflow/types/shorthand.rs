@@ -56,8 +56,7 @@ fn keyword(name: &str) -> Option<Holds> {
     known.or_else(|| is_in(REFUSED).then_some(Holds::Refused))
 }
 
-/// The JSON Schema of the type that `node` declares for the field `name`, and its faults. With faults the schema
-/// contains only what could be read.
+/// The JSON Schema of the type that `node` declares for the field `name`, and its faults, with which it is of no use.
 pub fn expand(node: &Node, name: &str) -> (Value, Vec<SourceError>) {
     let mut expander = Expander { faults: Vec::new(), values: 0, name };
     let schema = expander.field(node, 1);
@@ -99,7 +98,10 @@ impl Expander<'_> {
             Kind::Map(entries) if is_object_shorthand(entries) => self.object(entries, depth),
             Kind::Map(entries) => match entries.iter().find(|(key, _)| key.name == "type") {
                 Some((key, _)) if calls_a_field_type(entries) => self.field_called_type(key, entries),
-                _ => self.schema(node, depth),
+                _ => {
+                    self.schema(node, depth);
+                    node.to_value()
+                }
             },
             _ => {
                 let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
@@ -190,37 +192,45 @@ impl Expander<'_> {
         self.refuse(SourceError::new(Code::FieldCalledType, key.span, message).with_hint(hint))
     }
 
-    fn schema(&mut self, node: &Node, depth: usize) -> Value {
+    /// Checks JSON Schema, which is kept as it is written.
+    fn schema(&mut self, node: &Node, depth: usize) {
         let entries = match &node.kind {
             Kind::Map(entries) => entries,
-            Kind::Bool(truth) => return Value::Bool(*truth),
+            Kind::Bool(_) => return,
             Kind::Str(word) if word_schema(word).is_some() => {
                 let message = "a shorthand inside a schema, where only JSON Schema is allowed";
                 let fault = SourceError::new(Code::InvalidSchema, node.span, message);
-                return self.refuse(fault.with_hint(format!("write `{{ type: {word} }}`")));
+                self.refuse(fault.with_hint(format!("write `{{ type: {word} }}`")));
+                return;
             }
             _ => return self.no_schema(node, &format!("a schema is a map, found {}", node.describe())),
         };
-        let mut members = BTreeMap::new();
         for (key, value) in entries {
-            let name = key.name.as_str();
             if !self.enter(value, depth + 1) {
-                return Value::Null;
+                return;
             }
-            let read = match keyword(name) {
-                Some(Holds::Schema) => self.schema(value, depth + 1),
-                Some(Holds::Schemas) => self.schemas(value, depth + 1),
-                Some(Holds::NamedSchemas) => self.named_schemas(value, depth + 1),
-                Some(Holds::Data) if name == "type" && self.names_no_type(value) => continue,
-                Some(Holds::Data) => self.data(key, value, depth + 1),
-                Some(Holds::Refused) | None => {
-                    self.unknown_keyword(key);
-                    continue;
+            match (keyword(&key.name), &value.kind) {
+                (Some(Holds::Schema), _) => self.schema(value, depth + 1),
+                (Some(Holds::Schemas), Kind::List(_)) | (Some(Holds::NamedSchemas), Kind::Map(_)) => {
+                    self.within(value, depth + 1, Self::schema);
                 }
-            };
-            members.insert(name.to_owned(), read);
+                (Some(Holds::Schemas), _) => self.no_schema(value, "a list of schemas is wanted"),
+                (Some(Holds::NamedSchemas), _) => self.no_schema(value, "a map of schemas is wanted"),
+                (Some(Holds::Data), _) if key.name == "type" && self.names_no_type(value) => {}
+                (Some(Holds::Data), _) => self.data(key, value, depth + 1),
+                (Some(Holds::Refused) | None, _) => self.unknown_keyword(key),
+            }
         }
-        Value::Object(members)
+    }
+
+    /// Checks the parts of a list or a map, as far as the limits allow.
+    fn within(&mut self, node: &Node, depth: usize, check: impl Fn(&mut Self, &Node, usize)) {
+        for part in node.parts() {
+            if !self.enter(part, depth + 1) {
+                return;
+            }
+            check(self, part, depth + 1);
+        }
     }
 
     /// Whether the value of `type` is a word that names no type; reports it.
@@ -240,46 +250,29 @@ impl Expander<'_> {
         true
     }
 
-    fn no_schema(&mut self, node: &Node, message: &str) -> Value {
-        self.refuse(SourceError::new(Code::InvalidSchema, node.span, message))
+    fn no_schema(&mut self, node: &Node, message: &str) {
+        self.refuse(SourceError::new(Code::InvalidSchema, node.span, message));
     }
 
-    fn schemas(&mut self, node: &Node, depth: usize) -> Value {
-        let Kind::List(items) = &node.kind else { return self.no_schema(node, "a list of schemas is wanted") };
-        let schema = |item| self.enter(item, depth + 1).then(|| self.schema(item, depth + 1));
-        Value::List(items.iter().map_while(schema).collect())
-    }
-
-    fn named_schemas(&mut self, node: &Node, depth: usize) -> Value {
-        let Kind::Map(entries) = &node.kind else { return self.no_schema(node, "a map of schemas is wanted") };
-        let schema = |(key, item): &(Key, Node)| {
-            self.enter(item, depth + 1).then(|| (key.name.clone(), self.schema(item, depth + 1)))
-        };
-        Value::Object(entries.iter().map_while(schema).collect())
-    }
-
-    fn data(&mut self, key: &Key, node: &Node, depth: usize) -> Value {
-        match &node.kind {
-            Kind::Null => {
-                let message = format!("`{}` has no value", key.name);
-                self.refuse(SourceError::new(Code::NullValue, key.span, message))
-            }
+    fn data(&mut self, key: &Key, node: &Node, depth: usize) {
+        let fault = match &node.kind {
+            Kind::Null => SourceError::new(Code::NullValue, key.span, format!("`{}` has no value", key.name)),
             Kind::Str(pattern) if key.name == "pattern" && pattern.len() > MAX_PATTERN_BYTES => {
                 let message = format!("the pattern has more than {MAX_PATTERN_BYTES} bytes");
-                self.refuse(SourceError::new(Code::SchemaTooLarge, node.span, message))
-            }
-            Kind::List(items) => {
-                let data = |item| self.enter(item, depth + 1).then(|| self.data(key, item, depth + 1));
-                Value::List(items.iter().map_while(data).collect())
+                SourceError::new(Code::SchemaTooLarge, node.span, message)
             }
             Kind::Map(entries) => {
-                let data = |(key, item): &(Key, Node)| {
-                    self.enter(item, depth + 1).then(|| (key.name.clone(), self.data(key, item, depth + 1)))
-                };
-                Value::Object(entries.iter().map_while(data).collect())
+                for (key, part) in entries {
+                    if !self.enter(part, depth + 1) {
+                        return;
+                    }
+                    self.data(key, part, depth + 1);
+                }
+                return;
             }
-            _ => node.to_value(),
-        }
+            _ => return self.within(node, depth, |expander, part, depth| expander.data(key, part, depth)),
+        };
+        self.refuse(fault);
     }
 
     fn unknown_keyword(&mut self, key: &Key) {
