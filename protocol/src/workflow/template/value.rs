@@ -9,16 +9,9 @@ use crate::source::SourceError;
 /// of its value; none becomes `null`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueTemplate {
-    root: TemplateNode,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum TemplateNode {
-    Fixed(Value),
-    /// With its path, as in [`Leaf::place`].
-    Text(String, Template),
-    List(Vec<TemplateNode>),
-    Object(Vec<(String, TemplateNode)>),
+    source: Value,
+    /// The texts of `source` in its order, each with its path, as in [`Leaf::place`].
+    texts: Vec<(String, Template)>,
 }
 
 /// A template within a value, and its path.
@@ -35,15 +28,18 @@ impl ValueTemplate {
     /// # Errors
     /// The faults of each faulty text, with its path as in [`Leaf::place`].
     pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<SourceError>)>> {
-        let mut faults = Vec::new();
-        let root = parse(source, "", &mut faults);
-        if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
+        let (mut texts, mut faults) = (Vec::new(), Vec::new());
+        for (place, text) in texts_of(source, String::new()) {
+            match Template::parse(text) {
+                Ok(template) => texts.push((place, template)),
+                Err(found) => faults.push((place, found)),
+            }
+        }
+        if faults.is_empty() { Ok(Self { source: source.clone(), texts }) } else { Err(faults) }
     }
 
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
-        let mut leaves = Vec::new();
-        gather(&self.root, &mut leaves);
-        leaves
+        self.texts.iter().map(|(place, template)| Leaf { place, template }).collect()
     }
 
     /// Renders the value over `scope`. `max_bytes` is the limit for all its texts together.
@@ -53,7 +49,9 @@ impl ValueTemplate {
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<Value, RenderError> {
         let mut left = max_bytes;
         // One meter for all texts, because a file may contain thousands of them.
-        let value = render(&self.root, scope, &mut left, &Meter::new())?;
+        let meter = Meter::new();
+        let mut texts = self.texts.iter().map(|(_, template)| render_text(template, scope, &mut left, &meter));
+        let value = with_texts(&self.source, &mut texts)?;
         // The levels around a text in the file add to those of its value.
         value.check_depth().map_err(|_| Cause::TooDeep)?;
         Ok(value)
@@ -71,33 +69,34 @@ impl ValueTemplate {
     }
 }
 
-fn parse(source: &Value, place: &str, faults: &mut Vec<(String, Vec<SourceError>)>) -> TemplateNode {
-    match source {
-        Value::Str(text) => match Template::parse(text) {
-            Ok(template) => TemplateNode::Text(place.to_owned(), template),
-            Err(found) => {
-                faults.push((place.to_owned(), found));
-                TemplateNode::Fixed(Value::Null)
-            }
-        },
+/// The texts of a value in its order, each with its path.
+fn texts_of(value: &Value, place: String) -> Vec<(String, &str)> {
+    match value {
+        Value::Str(text) => vec![(place, text)],
         Value::List(items) => {
-            let item = |(index, item)| parse(item, &format!("{place}[{index}]"), faults);
-            TemplateNode::List(items.iter().enumerate().map(item).collect())
+            items.iter().enumerate().flat_map(|(at, item)| texts_of(item, format!("{place}[{at}]"))).collect()
         }
         Value::Object(members) => {
-            let member = |(key, value): (&String, _)| (key.clone(), parse(value, &format!("{place}.{key}"), faults));
-            TemplateNode::Object(members.iter().map(member).collect())
+            members.iter().flat_map(|(key, value)| texts_of(value, format!("{place}.{key}"))).collect()
         }
-        fixed => TemplateNode::Fixed(fixed.clone()),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => Vec::new(),
     }
 }
 
-fn gather<'t>(part: &'t TemplateNode, leaves: &mut Vec<Leaf<'t>>) {
-    match part {
-        TemplateNode::Fixed(_) => {}
-        TemplateNode::Text(place, template) => leaves.push(Leaf { place, template }),
-        TemplateNode::List(items) => items.iter().for_each(|item| gather(item, leaves)),
-        TemplateNode::Object(members) => members.iter().for_each(|(_, value)| gather(value, leaves)),
+/// The value with `texts` in place of its own.
+fn with_texts(
+    value: &Value,
+    texts: &mut impl Iterator<Item = Result<Value, RenderError>>,
+) -> Result<Value, RenderError> {
+    match value {
+        Value::Str(_) => texts.next().unwrap_or(Ok(Value::Null)),
+        Value::List(items) => {
+            items.iter().map(|item| with_texts(item, texts)).collect::<Result<_, _>>().map(Value::List)
+        }
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| Ok((key.clone(), with_texts(value, texts)?))).collect()
+        }
+        fixed => Ok(fixed.clone()),
     }
 }
 
@@ -108,19 +107,4 @@ fn render_text(template: &Template, scope: &dyn Scope, left: &mut usize, meter: 
     let text = eval::render_within(template.statements(), scope, *left, meter)?;
     *left -= text.len();
     Ok(Value::Str(text))
-}
-
-fn render(part: &TemplateNode, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
-    match part {
-        TemplateNode::Fixed(value) => Ok(value.clone()),
-        TemplateNode::Text(_, template) => render_text(template, scope, left, meter),
-        TemplateNode::List(items) => {
-            items.iter().map(|item| render(item, scope, left, meter)).collect::<Result<_, _>>().map(Value::List)
-        }
-        TemplateNode::Object(members) => members
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), render(value, scope, left, meter)?)))
-            .collect::<Result<_, _>>()
-            .map(Value::Object),
-    }
 }
