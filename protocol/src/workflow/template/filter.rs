@@ -13,7 +13,7 @@ use crate::canonical::{self, Value};
 const MAX_INDENT: usize = 64;
 /// The maximum number of decimals that `round` keeps.
 const MAX_DIGITS: i32 = 15;
-/// How many bytes of text, each character looked up in a tree, cost as much as one node.
+/// How many bytes of text, each character looked up in a large set, cost as much as one node.
 const BYTES_A_SEARCH: usize = 8;
 
 /// Applies `filter` to `input`. For `default`, the caller evaluates the input leniently.
@@ -43,12 +43,15 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
         FilterKind::Trim => {
             let characters = call.value(0)?;
             let characters = characters.as_ref().map(|view| call.text(view)).transpose()?;
-            let set = characters.map(|characters| Characters::of(characters, meter)).transpose()?;
+            let given = characters.unwrap_or_default();
+            meter.look(given.len())?;
+            let searched = |text: &str| if given.is_ascii() { 0 } else { text.len() / BYTES_A_SEARCH };
+            meter.work(searched(given))?;
+            // A set, so that a long text of characters costs no pass for each one that is trimmed.
+            let set: Option<BTreeSet<char>> = characters.map(|characters| characters.chars().collect());
             call.text_made(&input, |text| {
-                if set.as_ref().is_some_and(|set| !set.others.is_empty()) {
-                    meter.work(text.len() / BYTES_A_SEARCH)?;
-                }
-                Ok(set.map_or_else(|| text.trim(), |set| text.trim_matches(|c| set.contains(c))).to_owned())
+                meter.work(searched(text))?;
+                Ok(set.map_or_else(|| text.trim(), |set| text.trim_matches(|c| set.contains(&c))).to_owned())
             })
         }
         FilterKind::Truncate => {
@@ -108,33 +111,6 @@ pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> 
             Some((0..list.length).map(member).collect::<Result<_, _>>().map(|items| View::Owned(Value::List(items))))
         }
         _ => None,
-    }
-}
-
-struct Characters {
-    ascii: u128,
-    others: BTreeSet<char>,
-}
-
-impl Characters {
-    fn of(text: &str, meter: &Meter) -> Result<Self, Cause> {
-        let mut set = Self { ascii: 0, others: BTreeSet::new() };
-        meter.look(text.len())?;
-        if !text.is_ascii() {
-            meter.work(text.len() / BYTES_A_SEARCH)?;
-        }
-        for c in text.chars() {
-            if c.is_ascii() {
-                set.ascii |= 1 << u32::from(c);
-            } else {
-                set.others.insert(c);
-            }
-        }
-        Ok(set)
-    }
-
-    fn contains(&self, c: char) -> bool {
-        if c.is_ascii() { self.ascii & (1 << u32::from(c)) != 0 } else { self.others.contains(&c) }
     }
 }
 
