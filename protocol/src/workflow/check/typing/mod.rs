@@ -6,6 +6,7 @@ mod presence;
 
 use std::ops::Range;
 
+use self::presence::Facts;
 use super::flow::{Flow, State};
 use super::indexed_graph::IndexedGraph;
 use super::types::{Known, Type};
@@ -45,17 +46,14 @@ enum Want {
 pub(super) struct Typing<'p, 'w> {
     env: &'p TypeEnv<'p, 'w>,
     faults: Vec<SourceError>,
-    /// Paths known to be present, as written.
-    present: Vec<String>,
-    /// The statuses that steps can only have here, each with what the step is written as.
-    narrowed: Vec<(String, Vec<String>)>,
+    facts: Facts,
     /// The types of the names of each open loop.
     loops: Vec<Vec<Known<'w>>>,
 }
 
 impl<'p, 'w> Typing<'p, 'w> {
     pub(super) fn new(env: &'p TypeEnv<'p, 'w>) -> Self {
-        Self { env, faults: Vec::new(), present: Vec::new(), narrowed: Vec::new(), loops: Vec::new() }
+        Self { env, faults: Vec::new(), facts: Facts::default(), loops: Vec::new() }
     }
 
     pub(super) fn finish(mut self) -> Vec<SourceError> {
@@ -196,12 +194,11 @@ impl<'p, 'w> Typing<'p, 'w> {
 
     /// Runs `then` with what follows from `test` being `truth`.
     fn assuming<T>(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self) -> T) -> T {
-        let (present, narrowed) = (self.present.len(), self.narrowed.len());
-        presence::implied(test, truth, &mut self.present);
-        presence::narrowed(test, truth, self.loops.len(), &mut self.narrowed);
+        let (present, narrowed) = (self.facts.present.len(), self.facts.narrowed.len());
+        self.facts.add(test, truth, self.loops.len());
         let result = then(self);
-        self.present.truncate(present);
-        self.narrowed.truncate(narrowed);
+        self.facts.present.truncate(present);
+        self.facts.narrowed.truncate(narrowed);
         result
     }
 
@@ -216,7 +213,7 @@ impl<'p, 'w> Typing<'p, 'w> {
 
     /// The steps that lead here, with the statuses that they can have.
     fn steps_here(&self) -> Vec<(usize, usize)> {
-        let words = self.narrowed.iter().filter(|(written, _)| written.is_empty()).map(|(_, words)| words);
+        let words = self.facts.narrowed.iter().filter(|(written, _)| written.is_empty()).map(|(_, words)| words);
         let is_left = |(role, status): &&(usize, usize)| {
             let name = self.env.indexed.status(*role, *status);
             name.is_none_or(|name| words.clone().all(|words| words.iter().any(|word| word == name)))
@@ -226,7 +223,7 @@ impl<'p, 'w> Typing<'p, 'w> {
     }
 
     fn is_present(&self, path: &str) -> bool {
-        self.present.iter().any(|present| present == path)
+        self.facts.present.iter().any(|present| present == path)
     }
 
     fn expr(&mut self, expr: &Expr, want: Want) -> Known<'w> {

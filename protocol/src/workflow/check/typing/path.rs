@@ -94,7 +94,7 @@ impl<'w> Typing<'_, 'w> {
                     let whole = path.segments().len() - rest.len() + position;
                     let step = path.segments().get(..whole).unwrap_or_default();
                     let step = presence::step_name(path, step, self.loops.len());
-                    let narrowed = self.narrowed.iter().filter(|(written, _)| Some(written) == step.as_ref());
+                    let narrowed = self.facts.narrowed.iter().filter(|(written, _)| Some(written) == step.as_ref());
                     let statuses =
                         narrowed.fold(statuses, |statuses, (_, words)| self.with_words(role, statuses, words));
                     steps = statuses.iter().map(|status| (role, *status)).collect();

@@ -4,97 +4,79 @@ use crate::canonical::Value;
 use crate::workflow::template::expr::{Comparison, Node, Root, Test};
 use crate::workflow::template::{Expr, Path, Segment};
 
-/// Adds the paths that are present when `test` is `truth`.
-pub(super) fn implied(test: &Expr, truth: bool, present: &mut Vec<String>) {
-    match (&test.node, truth) {
-        (Node::Path(path), true) => add_prefixes(path, present),
-        (Node::Not(operand), truth) => implied(operand, !truth, present),
-        (Node::And(left, right), true) | (Node::Or(left, right), false) => {
-            implied(left, truth, present);
-            implied(right, truth, present);
-        }
-        (Node::Test(input, test), truth) => {
-            if let (Node::Path(path), Test::Defined, true) | (Node::Path(path), Test::None, false) =
-                (&input.node, &**test, truth)
-            {
-                add_prefixes(path, present);
-            }
-        }
-        (Node::Compare(left, rest), truth) => {
-            let [(comparison, right)] = rest.as_slice() else { return };
-            let ((Node::Path(path), Node::Const(value)) | (Node::Const(value), Node::Path(path))) =
-                (&left.node, &right.node)
-            else {
-                return;
-            };
-            let equals = match comparison {
-                Comparison::Equal => truth,
-                Comparison::NotEqual => !truth,
-                _ => return,
-            };
-            // Equal to a value, or not equal to none.
-            if equals != value.is_null() {
-                add_prefixes(path, present);
-            }
-        }
-        _ => {}
-    }
+/// What follows from conditions that hold.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Paths known to be present, as written.
+    pub(super) present: Vec<String>,
+    /// The statuses that steps can only have here. A step is named by its path as [`step_name`] writes it, the one that
+    /// leads here by the empty text.
+    pub(super) narrowed: Vec<(String, Vec<String>)>,
 }
 
-/// Adds a path and its prefixes: a path is present only if all its prefixes are.
-fn add_prefixes(path: &Path, present: &mut Vec<String>) {
-    let mut written = path.root().to_owned();
-    for segment in path.segments() {
-        written.push_str(&segment.to_string());
-        present.push(written.clone());
+impl Facts {
+    /// Adds what follows from `test` being `truth`, within so many loops.
+    pub(super) fn add(&mut self, test: &Expr, truth: bool, loops: usize) {
+        match (&test.node, truth) {
+            (Node::Path(path), true) => self.present(path),
+            (Node::Not(operand), truth) => self.add(operand, !truth, loops),
+            (Node::And(left, right), true) | (Node::Or(left, right), false) => {
+                self.add(left, truth, loops);
+                self.add(right, truth, loops);
+            }
+            (Node::Test(input, test), truth) => match (&input.node, &**test, truth) {
+                (Node::Path(path), Test::Defined, true) | (Node::Path(path), Test::None, false) => self.present(path),
+                (Node::Path(path), Test::Compare(comparison, other), true) if !path.segments().is_empty() => {
+                    self.narrow(path, *comparison, other, loops);
+                }
+                _ => {}
+            },
+            (Node::Compare(left, rest), truth) => {
+                let [(comparison, right)] = rest.as_slice() else { return };
+                let comparison = match (comparison, truth) {
+                    (Comparison::Equal, true) | (Comparison::NotEqual, false) => Comparison::Equal,
+                    (Comparison::Equal, false) | (Comparison::NotEqual, true) => Comparison::NotEqual,
+                    (Comparison::In, true) | (Comparison::NotIn, false) => Comparison::In,
+                    _ => return,
+                };
+                let (path, other) = match (&left.node, &right.node) {
+                    (Node::Path(path), _) => (path, right),
+                    (_, Node::Path(path)) if comparison != Comparison::In => (path, &**left),
+                    _ => return,
+                };
+                // Equal to a value, or not equal to none.
+                if comparison != Comparison::In
+                    && let Node::Const(value) = &other.node
+                    && (comparison == Comparison::Equal) != value.is_null()
+                {
+                    self.present(path);
+                }
+                self.narrow(path, comparison, other, loops);
+            }
+            _ => {}
+        }
     }
-    if path.segments().is_empty() {
-        present.push(written);
-    }
-}
 
-/// Adds the statuses that steps can only have when `test` is `truth`, within so many loops. A step is named by its path
-/// as [`step_name`] writes it; the one that leads here by the empty text.
-pub(super) fn narrowed(test: &Expr, truth: bool, loops: usize, narrowed_to: &mut Vec<(String, Vec<String>)>) {
-    match (&test.node, truth) {
-        (Node::Not(operand), truth) => narrowed(operand, !truth, loops, narrowed_to),
-        (Node::And(left, right), true) | (Node::Or(left, right), false) => {
-            narrowed(left, truth, loops, narrowed_to);
-            narrowed(right, truth, loops, narrowed_to);
+    /// Adds a path and its prefixes: a path is present only if all its prefixes are.
+    fn present(&mut self, path: &Path) {
+        let mut written = path.root().to_owned();
+        for segment in path.segments() {
+            written.push_str(&segment.to_string());
+            self.present.push(written.clone());
         }
-        (Node::Compare(left, rest), truth) => {
-            let [(comparison, right)] = rest.as_slice() else { return };
-            let comparison = match (comparison, truth) {
-                (Comparison::NotEqual, false) => Comparison::Equal,
-                (Comparison::NotIn, false) => Comparison::In,
-                (comparison @ (Comparison::Equal | Comparison::In), true) => *comparison,
-                _ => return,
-            };
-            let (path, other) = match (&left.node, &right.node) {
-                (Node::Path(path), _) => (path, right),
-                (_, Node::Path(path)) if comparison == Comparison::Equal => (path, &**left),
-                _ => return,
-            };
-            let Some((last, step)) = path.segments().split_last().map_or_else(
-                || (path.root() == "status" && !path.is_local()).then(|| (None, String::new())),
-                |(last, step)| Some((Some(last), step_name(path, step, loops)?)),
-            ) else {
-                return;
-            };
-            if last.is_none_or(|last| is_status(std::slice::from_ref(last))) {
-                narrowed_to.extend(words(comparison, other).map(|words| (step, words)));
-            }
+        if path.segments().is_empty() {
+            self.present.push(written);
         }
-        (Node::Test(input, test), true) => {
-            if let (Node::Path(path), Test::Compare(comparison, other)) = (&input.node, &**test)
-                && let Some((last, step)) = path.segments().split_last()
-                && is_status(std::slice::from_ref(last))
-                && let Some(step) = step_name(path, step, loops)
-            {
-                narrowed_to.extend(words(*comparison, other).map(|words| (step, words)));
-            }
-        }
-        _ => {}
+    }
+
+    /// Adds the statuses of a step whose status is at `path`, for which a comparison holds.
+    fn narrow(&mut self, path: &Path, comparison: Comparison, other: &Expr, loops: usize) {
+        let step = match path.segments() {
+            [] if path.root() == "status" && !path.is_local() => Some(String::new()),
+            [step @ .., last] if is_status(std::slice::from_ref(last)) => step_name(path, step, loops),
+            _ => None,
+        };
+        self.narrowed.extend(step.zip(words(comparison, other)));
     }
 }
 
