@@ -48,26 +48,15 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// Determines the names that the lanes of each fan-out see. A fan-out within a lane comes after that of the lane,
     /// unless they depend on each other.
     fn name_lanes(&mut self) {
-        let mut open: Vec<usize> = (0..self.indexed.fans.len()).collect();
-        let mut before = usize::MAX;
-        while open.len() < before {
-            before = open.len();
-            open.retain(|number| !self.name_lane(*number, false));
-        }
-        for number in open {
-            self.name_lane(number, true);
+        let mut fans: Vec<usize> = (0..self.indexed.fans.len()).collect();
+        fans.sort_by_key(|number| self.lanes.nesting(*number).unwrap_or(usize::MAX));
+        for number in fans {
+            self.name_lane(number);
         }
     }
 
-    /// Whether the names of this fan-out could be determined, or were because `must` is set.
-    fn name_lane(&mut self, number: usize, must: bool) -> bool {
-        let Some(way) = self.indexed.fans.get(number).and_then(|fan| self.indexed.edges.get(fan.way)) else {
-            return true;
-        };
-        let outer = way.from.map_or(&[][..], |(role, _)| self.lanes.contexts_of(role));
-        if !must && !outer.iter().all(|fan| self.given.contains_key(fan)) {
-            return false;
-        }
+    fn name_lane(&mut self, number: usize) {
+        let Some(way) = self.indexed.fans.get(number).and_then(|fan| self.indexed.edges.get(fan.way)) else { return };
         let mut names = way.from.map_or_else(Vec::new, |(role, _)| self.names_at(role));
         names.retain(|(name, _)| *name != "index");
         if let Some((fan, FanOut { each: Some(each), .. })) = self.indexed.fan_of(way) {
@@ -80,7 +69,6 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
         names.push(("index", Type::Number.into()));
         self.given.insert(number, names);
-        true
     }
 
     /// The names in scope on the edges of a role: those that all its contexts define.
