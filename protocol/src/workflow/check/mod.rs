@@ -9,7 +9,6 @@
 //!
 //! This module knows nothing of files, threads, stores or models.
 
-mod attach;
 mod cycles;
 mod flow;
 mod indexed_graph;
@@ -38,7 +37,6 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
     findings.names(policy);
     findings.entries();
     findings.edges();
-    findings.attached();
     findings.graph();
     templates::check(&mut findings);
     let mut found = findings.found;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Findings;
 use super::indexed_graph::{EdgeTarget, GraphEdge, Node, RESERVED};
 use crate::diagnostic::{Code, did_you_mean, nearest};
-use crate::id::Status;
+use crate::id::{FieldName, RoleName, Status};
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{Edge, FanOut, ModelRole, Need, Ordered, Outgoing, Policy, RoleKind, SelectorRole, Target};
 
@@ -202,14 +202,17 @@ impl<'w> Findings<'_, 'w> {
         match &way.edge.to {
             Target::Role(name) => {
                 self.known_role(name.as_str(), to, &["end", "fail", "back"]);
+                self.attached(&way.path, &way.edge.attach, Some(name));
             }
             Target::Fan(fan) => {
                 for (position, branch) in fan.branches.iter().enumerate() {
-                    self.known_role(branch.to.as_str(), &key(&item(to, position), "to"), &[]);
+                    let path = item(to, position);
+                    self.known_role(branch.to.as_str(), &key(&path, "to"), &[]);
+                    self.attached(&path, &branch.attach, Some(&branch.to));
                 }
                 self.known_role(fan.join.to.as_str(), &key(&key(&way.path, "join"), "to"), &[]);
             }
-            Target::End | Target::Fail | Target::Back => {}
+            Target::End | Target::Fail | Target::Back => self.attached(&way.path, &way.edge.attach, None),
         }
         if let Some(per) = &way.edge.per {
             self.known_role(per.as_str(), &key(&way.path, "per"), &[]);
@@ -285,6 +288,30 @@ impl<'w> Findings<'_, 'w> {
         }
     }
 
+    /// Checks the files that go with a prompt: they are inputs of a type for files, and only models are sent any.
+    fn attached(&mut self, path: &str, attach: &[FieldName], to: Option<&RoleName>) {
+        let path = key(path, "attach");
+        let workflow = self.indexed.workflow;
+        for (at, name) in attach.iter().enumerate() {
+            let message = match workflow.input.iter().find(|(known, _)| known == name) {
+                Some((_, field)) if field.takes_files() => continue,
+                Some(_) => format!("the input `{name}` is no file"),
+                None => format!("there is no input `{name}`"),
+            };
+            let of_files = workflow.input.iter().filter(|(_, field)| field.takes_files());
+            let hint = did_you_mean(name.as_str(), of_files.map(|(known, _)| known.as_str()))
+                .unwrap_or_else(|| format!("declare it under `input`, as `{name}: file` or `{name}: \"file[]\"`"));
+            self.at(Code::UnknownInput, &item(&path, at), message, hint);
+        }
+        if let Some(to) = to.filter(|_| !attach.is_empty())
+            && let Some(role) = workflow.role(to.as_str())
+            && !matches!(role.kind, RoleKind::Model(_) | RoleKind::Selector(_))
+        {
+            let message = format!("`{to}` is a {} role, which is sent no files", role.kind.name());
+            self.at(Code::InvalidValue, &path, message, "only a model role takes files");
+        }
+    }
+
     fn back(&mut self, way: &GraphEdge<'_>, to: &str) {
         let indexed = self.indexed;
         let Some((role, _)) = way.from else {
@@ -310,10 +337,7 @@ impl<'w> Findings<'_, 'w> {
     fn fan_out(&mut self, way: &GraphEdge<'_>, fan: &FanOut, to: &str) {
         let indexed = self.indexed;
         let mut misshapen = |path: &str, message: &str, hint: &str| self.at(Code::FanOutShape, path, message, hint);
-        if fan.branches.is_empty() {
-            misshapen(to, "a fan-out without branches", "name at least one role");
-        }
-        if fan.each.is_some() && (fan.branches.len() > 1 || fan.branches.iter().any(|branch| branch.when.is_some())) {
+        if fan.each.is_some() && fan.branches.iter().any(|branch| branch.when.is_some()) {
             let hint = "name one role; leave elements out of the list with `| selectattr(...)`";
             misshapen(to, "`each` has exactly one target, without `when`", hint);
         }
@@ -324,7 +348,7 @@ impl<'w> Findings<'_, 'w> {
         }
         if let Need::Count(count) = fan.join.need {
             let (at_most, lanes) = if fan.each.is_some() { ("at most ", most) } else { ("", opened) };
-            if count == 0 || usize::try_from(count).is_ok_and(|count| count > lanes) {
+            if usize::try_from(count).is_ok_and(|count| count > lanes) {
                 let message = format!("`need` asks for {count} of {at_most}{lanes} lanes");
                 let hint = "ask for at least one lane and not for more than there are";
                 misshapen(&key(&key(&way.path, "join"), "need"), &message, hint);
