@@ -29,16 +29,18 @@ impl fmt::Display for Dollars {
 /// It is displayed as `$0.0030`, as `≥ $0.0030` if it lacks calls without a known price, or as `unknown`. Written as
 /// the members `cost_usd`, which may be `null`, and `unpriced_calls`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(into = "Members")]
 pub struct KnownCost {
-    sum_usd: Option<f64>,
+    /// US dollars of the calls with a known price.
+    cost_usd: Option<f64>,
+    /// The number of other calls.
     unpriced_calls: u64,
 }
 
 impl KnownCost {
     /// A sum in US dollars over calls with a known price, if there are any, beside a number of other calls.
     pub fn new(sum_usd: Option<f64>, unpriced_calls: u64) -> Self {
-        Self { sum_usd, unpriced_calls }
+        // A zero beside calls without a known price is that of hooks' free answers alone, which says nothing of the others.
+        Self { cost_usd: sum_usd.filter(|cost| *cost > 0.0 || unpriced_calls == 0), unpriced_calls }
     }
 
     /// The cost of one call in US dollars, if its price is known.
@@ -46,10 +48,9 @@ impl KnownCost {
         Self::new(cost_usd, u64::from(cost_usd.is_none()))
     }
 
-    /// The known cost in US dollars. A zero beside calls without a known price is that of hooks' free answers alone, which
-    /// says nothing of the others: it is `None` too.
+    /// The known cost in US dollars.
     pub fn usd(self) -> Option<f64> {
-        self.sum_usd.filter(|cost| *cost > 0.0 || self.unpriced_calls == 0)
+        self.cost_usd
     }
 
     /// The number of calls without a known price, which [`KnownCost::usd`] leaves out.
@@ -60,10 +61,8 @@ impl KnownCost {
 
 impl std::ops::AddAssign for KnownCost {
     fn add_assign(&mut self, other: Self) {
-        if let Some(cost) = other.sum_usd {
-            *self.sum_usd.get_or_insert_default() += cost;
-        }
-        self.unpriced_calls = self.unpriced_calls.saturating_add(other.unpriced_calls);
+        let sum_usd = other.cost_usd.map(|cost| cost + self.cost_usd.unwrap_or_default()).or(self.cost_usd);
+        *self = Self::new(sum_usd, self.unpriced_calls.saturating_add(other.unpriced_calls));
     }
 }
 
@@ -74,21 +73,6 @@ impl fmt::Display for KnownCost {
             (Some(cost), 0) => Dollars(cost).fmt(formatter),
             (Some(cost), _) => formatter.pad(&format!("≥ {}", Dollars(cost))),
         }
-    }
-}
-
-/// The members that a cost is written as.
-#[derive(Serialize, JsonSchema)]
-struct Members {
-    /// US dollars of the calls with a known price.
-    cost_usd: Option<f64>,
-    /// The number of other calls.
-    unpriced_calls: u64,
-}
-
-impl From<KnownCost> for Members {
-    fn from(cost: KnownCost) -> Self {
-        Self { cost_usd: cost.usd(), unpriced_calls: cost.unpriced_calls }
     }
 }
 
