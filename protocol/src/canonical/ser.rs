@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use serde::ser::{self, Serialize};
+use serde::ser::{self, Serialize, Serializer as _};
 
 use super::{Error, MAX_DEPTH, integral};
 use crate::scan::plain_length;
@@ -60,9 +60,6 @@ fn written<T: Serialize + ?Sized>(object: &T, keep: Option<&Keep<'_>>) -> Result
 /// Whether to write a member, by its written key without quotes and the canonical bytes of its value.
 pub type Keep<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
 
-/// The digits of the largest integer.
-const MAX_DIGITS: usize = 20;
-
 struct Writer<'k> {
     out: Vec<u8>,
     depth: usize,
@@ -87,43 +84,20 @@ impl Writer<'_> {
     }
 
     fn integer(&mut self, number: i128) -> Result<(), Error> {
-        let Ok(rest) = u64::try_from(number.unsigned_abs()) else { return Err(Error::IntegerRange) };
+        let Ok(digits) = u64::try_from(number.unsigned_abs()) else { return Err(Error::IntegerRange) };
         if number < 0 {
             self.out.push(b'-');
         }
-        self.digits(rest);
-        Ok(())
+        self.serialize_u64(digits)
     }
 
-    fn digits(&mut self, mut rest: u64) {
-        if rest < 10 {
-            self.out.push(b'0' + (rest % 10) as u8);
-            return;
-        }
-        // From the last digit to the first.
-        let mut digits = [b'0'; MAX_DIGITS];
-        let mut length = 0;
-        for digit in digits.iter_mut().rev() {
-            *digit += (rest % 10) as u8;
-            rest /= 10;
-            length += 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(digits.get(MAX_DIGITS - length..).unwrap_or_default());
-    }
-
-    /// Writes a text. Returns whether a character of it is escaped.
-    fn text(&mut self, text: &str) -> bool {
+    fn text(&mut self, text: &str) {
         self.out.push(b'"');
         let mut rest = text.as_bytes();
-        let mut is_escaped = false;
         while let Some((run, escaped)) = rest.split_at_checked(plain_length(rest)) {
             self.out.extend_from_slice(run);
             let Some((byte, behind)) = escaped.split_first() else { break };
             rest = behind;
-            is_escaped = true;
             match byte {
                 b'"' => self.out.extend_from_slice(b"\\\""),
                 b'\\' => self.out.extend_from_slice(b"\\\\"),
@@ -136,7 +110,6 @@ impl Writer<'_> {
             }
         }
         self.out.push(b'"');
-        is_escaped
     }
 }
 
@@ -170,7 +143,7 @@ impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
     }
 
     fn serialize_u64(self, number: u64) -> Result<(), Error> {
-        self.digits(number);
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         Ok(())
     }
 
@@ -348,8 +321,6 @@ struct Member {
     from: usize,
     value: usize,
     to: usize,
-    /// Whether a character of the key is escaped.
-    is_escaped: bool,
 }
 
 impl Member {
@@ -361,16 +332,13 @@ impl Member {
     /// The bytes of the key's text, by which keys are sorted.
     fn text(self, out: &[u8]) -> Cow<'_, [u8]> {
         let written = self.key(out);
-        if self.is_escaped { unescaped(written) } else { Cow::Borrowed(written) }
+        if !written.contains(&b'\\') {
+            return Cow::Borrowed(written);
+        }
+        // The output of this writer always parses.
+        let text = super::parse(&[b"\"", written, b"\""].concat()).ok();
+        Cow::Owned(text.as_ref().and_then(super::Value::as_str).unwrap_or_default().as_bytes().to_vec())
     }
-}
-
-/// The bytes of a text, given its written form.
-fn unescaped(written: &[u8]) -> Cow<'_, [u8]> {
-    let quoted = [b"\"", written, b"\""].concat();
-    // The output of this writer always parses.
-    let text = super::parse(&quoted).ok();
-    Cow::Owned(text.as_ref().and_then(super::Value::as_str).unwrap_or_default().as_bytes().to_vec())
 }
 
 struct Object<'a, 'k> {
@@ -393,11 +361,11 @@ impl<'a, 'k> Object<'a, 'k> {
     }
 
     /// Records the key that was written from `from` on.
-    fn key(&mut self, from: usize, is_escaped: bool) {
+    fn key(&mut self, from: usize) {
         let writer = &mut *self.writer;
         writer.out.push(b':');
         let end = writer.out.len();
-        writer.members.push(Member { from, value: end, to: end, is_escaped });
+        writer.members.push(Member { from, value: end, to: end });
     }
 
     /// Writes the name of a field. Names of fields have nothing to escape.
@@ -411,7 +379,7 @@ impl<'a, 'k> Object<'a, 'k> {
         writer.out.push(b'"');
         self.sorted &= self.last < name || writer.members.len() == self.first;
         self.last = name;
-        self.key(from, false);
+        self.key(from);
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
@@ -440,8 +408,8 @@ impl<'a, 'k> Object<'a, 'k> {
             let unsorted = writer.out.split_off(start);
             let members = writer.members.get_mut(first..).unwrap_or_default();
             for member in members.iter_mut() {
-                let Member { from, value, to, is_escaped } = *member;
-                *member = Member { from: from - start, value: value - start, to: to - start, is_escaped };
+                let Member { from, value, to } = *member;
+                *member = Member { from: from - start, value: value - start, to: to - start };
             }
             members.sort_by(|a, b| a.text(&unsorted).cmp(&b.text(&unsorted)));
             for member in members.iter() {
@@ -478,9 +446,8 @@ impl ser::SerializeMap for Object<'_, '_> {
         if written.first() != Some(&b'"') {
             return Err(Error::KeyNotText);
         }
-        let is_escaped = written.contains(&b'\\');
         let before = self.writer.members.get(self.first..).and_then(<[Member]>::last).copied();
-        self.key(from, is_escaped);
+        self.key(from);
         let (out, members) = (&self.writer.out, &self.writer.members);
         self.sorted &= before.zip(members.last()).is_none_or(|(before, member)| before.text(out) < member.text(out));
         Ok(())
