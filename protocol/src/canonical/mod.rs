@@ -196,21 +196,9 @@ impl From<i32> for Value {
     }
 }
 
-/// A number that has no canonical form is `null`.
 impl From<serde_json::Value> for Value {
     fn from(value: serde_json::Value) -> Self {
-        match value {
-            serde_json::Value::Null => Self::Null,
-            serde_json::Value::Bool(truth) => Self::Bool(truth),
-            serde_json::Value::Number(number) => {
-                let integer = number.as_i64().map(Self::from).or_else(|| number.as_u64().map(Self::from));
-                let double = || number.as_f64().and_then(|number| Self::number(number).ok());
-                integer.or_else(double).unwrap_or_default()
-            }
-            serde_json::Value::String(text) => Self::Str(text),
-            serde_json::Value::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
-            serde_json::Value::Object(members) => members.into_iter().map(|(key, value)| (key, value.into())).collect(),
-        }
+        serde::Deserialize::deserialize(value).unwrap_or_default()
     }
 }
 
