@@ -22,6 +22,6 @@ pub use note::{AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, Hoo
 pub use record::Record;
 pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};
-pub use step::{Compaction, CompactionKind, EdgeTaken, FaultKind, Observation, Rebind, RebindKind, Step, StepKind};
+pub use step::{Compaction, EdgeTaken, FaultKind, Observation, Rebind, RecordKind, Step};
 pub use transcript::{Entry, Finish, ModelReply, Transcript};
 pub use visit::{LaneEnd, Outcome, Target, Visit};

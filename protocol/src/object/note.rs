@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use crate::call_kind::CallKind;
 use crate::canonical::Value;
@@ -46,8 +47,9 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// What gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, AsRefStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum AnsweredBy {
     /// The port: a model provider, a tool, a script.
     Port,
@@ -61,20 +63,14 @@ pub enum AnsweredBy {
     Client,
     /// A hook in front of the port, by the name of its node.
     #[serde(untagged)]
+    #[strum(transparent)]
     Hook(String),
 }
 
 impl AnsweredBy {
     /// The word in events and notes.
     pub fn as_str(&self) -> &str {
-        match self {
-            Self::Port => "port",
-            Self::Journal => "journal",
-            Self::Loop => "loop",
-            Self::Person => "person",
-            Self::Client => "client",
-            Self::Hook(node) => node,
-        }
+        self.as_ref()
     }
 }
 

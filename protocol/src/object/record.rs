@@ -1,6 +1,4 @@
-use serde::Deserialize;
-
-use super::step::{Compaction, Rebind, Step};
+use super::step::{Compaction, Rebind, RecordKind, Step};
 use crate::canonical;
 use crate::digest::{Digest, Kind};
 use crate::id::LanePath;
@@ -17,12 +15,6 @@ pub enum Record {
     Compaction(Box<Compaction>),
 }
 
-/// The member that names the kind.
-#[derive(Deserialize)]
-struct Kinded {
-    kind: String,
-}
-
 impl Record {
     /// Reads the canonical bytes of any of the three.
     ///
@@ -30,12 +22,10 @@ impl Record {
     /// When they are not canonical JSON, are of another kind, or lack a field.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, canonical::Error> {
         let value = canonical::parse_canonical(bytes)?;
-        let Kinded { kind } = canonical::from_value(value.clone())?;
-        match kind.as_str() {
-            "step" => canonical::from_value(value).map(|step| Self::Step(Box::new(step))),
-            "rebind" => canonical::from_value(value).map(Self::Rebind),
-            "compaction" => canonical::from_value(value).map(|compaction| Self::Compaction(Box::new(compaction))),
-            other => Err(canonical::Error::Shape(format!("there is no step of kind {other:?}"))),
+        match canonical::from_value(value.get("kind").cloned().unwrap_or_default())? {
+            RecordKind::Step => canonical::from_value(value).map(|step| Self::Step(Box::new(step))),
+            RecordKind::Rebind => canonical::from_value(value).map(Self::Rebind),
+            RecordKind::Compaction => canonical::from_value(value).map(|one| Self::Compaction(Box::new(one))),
         }
     }
 
@@ -85,9 +75,7 @@ mod tests {
     use crate::canonical::Value;
     use crate::id::{RoleName, Status};
     use crate::message::{FileRef, Part, Parts, ToolUse};
-    use crate::object::{
-        CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, Outcome, RebindKind, StepKind, Transcript,
-    };
+    use crate::object::{EdgeTaken, Entry, Finish, ModelReply, Observation, Outcome, RecordKind, Transcript};
 
     fn records() -> [Record; 3] {
         let lane = |path: &str| LanePath::new(path).unwrap();
@@ -96,7 +84,7 @@ mod tests {
         let step = Step {
             answer: "done".to_owned(),
             edge: EdgeTaken { files: Vec::new(), from: "start".to_owned(), prompt: "Go.".to_owned(), status: None },
-            kind: StepKind::Step,
+            kind: RecordKind::Step,
             lane: LanePath::trunk(),
             observations: vec![
                 Observation::Join { arrived: vec![lane("a[0]")], cancelled: vec![lane("a[1]")] },
@@ -114,9 +102,9 @@ mod tests {
             status: Status::new("ok").unwrap(),
             transcript: None,
         };
-        let rebind = Rebind { kind: RebindKind::Rebind, prev: prev.clone(), start, to: Digest([4; 32]) };
+        let rebind = Rebind { kind: RecordKind::Rebind, prev: prev.clone(), start, to: Digest([4; 32]) };
         let compaction = Compaction {
-            kind: CompactionKind::Compaction,
+            kind: RecordKind::Compaction,
             lane: lane("a[0]"),
             prev,
             role,

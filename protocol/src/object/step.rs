@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::canonical::Value;
 use crate::digest::Digest;
@@ -17,7 +18,7 @@ pub struct Step {
     /// How the role was entered.
     pub edge: EdgeTaken,
     /// Always `step`.
-    pub kind: StepKind,
+    pub kind: RecordKind,
     /// The lane.
     pub lane: LanePath,
     /// Observations besides the answer that decide what follows.
@@ -36,12 +37,13 @@ pub struct Step {
     pub transcript: Option<Digest>,
 }
 
-/// The one value of [`Step::kind`].
+/// Which of the three records an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum StepKind {
-    /// A step.
+pub enum RecordKind {
     Step,
+    Rebind,
+    Compaction,
 }
 
 /// The edge by which a step's role was entered.
@@ -104,8 +106,9 @@ pub enum Observation {
 }
 
 /// The reserved status that routes a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum FaultKind {
     /// `on_error`.
     Error,
@@ -117,11 +120,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     pub fn status(self) -> &'static str {
-        match self {
-            Self::Error => crate::id::reserved::ERROR,
-            Self::Limit => crate::id::reserved::LIMIT,
-            Self::Timeout => crate::id::reserved::TIMEOUT,
-        }
+        self.into()
     }
 }
 
@@ -130,7 +129,7 @@ impl FaultKind {
 #[serde(deny_unknown_fields)]
 pub struct Rebind {
     /// Always `rebind`.
-    pub kind: RebindKind,
+    pub kind: RecordKind,
     /// The steps that it follows.
     pub prev: Vec<Digest>,
     /// The start that the earlier steps name.
@@ -139,20 +138,12 @@ pub struct Rebind {
     pub to: Digest,
 }
 
-/// The one value of [`Rebind::kind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RebindKind {
-    /// A rebind.
-    Rebind,
-}
-
 /// A role's older visits, condensed into one text. Digested as `step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compaction {
     /// Always `compaction`.
-    pub kind: CompactionKind,
+    pub kind: RecordKind,
     /// The lane.
     pub lane: LanePath,
     /// The steps that it follows.
@@ -167,12 +158,4 @@ pub struct Compaction {
     pub through_visit: u64,
     /// The transcript of the compacting role.
     pub transcript: Option<Digest>,
-}
-
-/// The one value of [`Compaction::kind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompactionKind {
-    /// A compaction.
-    Compaction,
 }

@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, EnumString};
 
 use crate::digest::Digest;
 use crate::message::{FileRef, Parts, ToolUse};
@@ -96,8 +97,9 @@ impl ModelReply {
 }
 
 /// Why a model stopped. Other words of providers are kept as received.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, AsRefStr, EnumString)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Finish {
     /// The reply is complete.
     Stop,
@@ -109,30 +111,13 @@ pub enum Finish {
     ContentFilter,
     /// Another word of the provider.
     #[serde(untagged)]
+    #[strum(default, transparent)]
     Other(String),
 }
 
 impl Finish {
     /// The word on the wire.
     pub fn as_str(&self) -> &str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::ContentFilter => "content_filter",
-            Self::Other(word) => word,
-        }
-    }
-}
-
-impl From<&str> for Finish {
-    fn from(word: &str) -> Self {
-        match word {
-            "stop" => Self::Stop,
-            "length" => Self::Length,
-            "tool_calls" => Self::ToolCalls,
-            "content_filter" => Self::ContentFilter,
-            other => Self::Other(other.to_owned()),
-        }
+        self.as_ref()
     }
 }

@@ -10,7 +10,7 @@ use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::Message;
-use rondo_protocol::object::{EdgeTaken, Entry, ModelReply, Step, StepKind, Transcript};
+use rondo_protocol::object::{EdgeTaken, Entry, ModelReply, RecordKind, Step, Transcript};
 use rondo_store::MemoryStore;
 use rondo_tests::{FnModel, follow, start};
 
@@ -89,7 +89,7 @@ fn floor() -> Duration {
             prompt: prompt.clone(),
             status: Status::new("done").ok(),
         },
-        kind: StepKind::Step,
+        kind: RecordKind::Step,
         lane: LanePath::trunk(),
         observations: Vec::new(),
         output: Value::empty_object(),

@@ -7,7 +7,7 @@
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{EdgeTaken, Observation, Record, Step, StepKind, digest_of};
+use rondo_protocol::object::{EdgeTaken, Observation, Record, RecordKind, Step, digest_of};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -142,7 +142,7 @@ pub fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Re
 struct Written<'a> {
     answer: String,
     edge: EdgeTaken,
-    kind: StepKind,
+    kind: RecordKind,
     lane: LanePath,
     observations: Vec<Observation>,
     #[serde(borrow)]
@@ -192,7 +192,7 @@ mod tests {
                 prompt: "line\n".to_owned(),
                 status: Status::new("ok").ok(),
             },
-            kind: StepKind::Step,
+            kind: RecordKind::Step,
             lane: LanePath::new("a[0]").unwrap(),
             observations: vec![
                 Observation::Join { arrived: vec![LanePath::new("a[1]").unwrap()], cancelled: Vec::new() },

@@ -7,7 +7,7 @@ use rondo_agent_kit::conversation::{Round, StepLocation};
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::event::CommittedSite;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::{Compaction, CompactionKind, Note, Record};
+use rondo_protocol::object::{Compaction, Note, Record, RecordKind};
 use rondo_protocol::workflow::{Compact, History};
 
 use super::lane::Lane;
@@ -101,7 +101,7 @@ impl Machine {
     ) -> Result<(), Halt> {
         let dispatch = self.visiting_mut(path)?;
         let record = Compaction {
-            kind: CompactionKind::Compaction,
+            kind: RecordKind::Compaction,
             lane: path.clone(),
             prev: dispatch.prev.clone(),
             role: dispatch.role.clone(),

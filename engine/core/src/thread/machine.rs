@@ -13,7 +13,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, LaneEnd, Outcome};
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{CancelledLane, Followed, Note, Step, StepKind};
+use rondo_protocol::object::{CancelledLane, Followed, Note, RecordKind, Step};
 use rondo_protocol::workflow::RoleLimits;
 use rondo_protocol::{Digest, Value};
 
@@ -385,7 +385,7 @@ impl Machine {
         let step = Step {
             answer: answered.answer,
             edge,
-            kind: StepKind::Step,
+            kind: RecordKind::Step,
             lane: path.clone(),
             observations,
             output: answered.output,

@@ -4,7 +4,7 @@ use rondo_agent_kit::conversation::{Round, StepLocation};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::{Note, Rebind, RebindKind, Record};
+use rondo_protocol::object::{Note, Rebind, Record, RecordKind};
 
 use super::lane::LanePhase;
 use super::machine::{Machine, Pending, no_form};
@@ -39,7 +39,7 @@ impl Machine {
             let why = "a fan-out is open, whose lanes would need both definitions";
             return Err(Fault::new(Code::ForkRefused, FaultClass::Denied, why));
         }
-        let rebind = Rebind { kind: RebindKind::Rebind, prev, start: self.definition.start, to: to.start };
+        let rebind = Rebind { kind: RecordKind::Rebind, prev, start: self.definition.start, to: to.start };
         let record = Record::Rebind(rebind);
         let (digest, bytes) = record.digest().map_err(|error| no_form(&error))?;
         let seq = self.seq + 1;

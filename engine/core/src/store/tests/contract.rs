@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Compaction, CompactionKind, Rebind, RebindKind, Record, Step};
+use rondo_protocol::object::{Compaction, Rebind, Record, RecordKind, Step};
 
 use rondo_core::store::{
     Base, Commit, Damage, Deletion, Error, JournalRecord, LaneRow, NewStep, Parent, Row, StepStore, StoredRecord,
@@ -470,7 +470,7 @@ pub(crate) async fn records_of_every_kind_are_read_back(store: Arc<dyn StepStore
     store.commit(trunk.next("one")).await.unwrap();
     let prev: Vec<Digest> = trunk.head.into_iter().collect();
     let compaction = Record::Compaction(Box::new(Compaction {
-        kind: CompactionKind::Compaction,
+        kind: RecordKind::Compaction,
         lane: LanePath::trunk(),
         prev,
         role: writer(),
@@ -486,7 +486,7 @@ pub(crate) async fn records_of_every_kind_are_read_back(store: Arc<dyn StepStore
     (second.row.head, trunk.head) = (Some(digest), Some(digest));
     store.commit(second).await.unwrap();
     let to = Digest([6; 32]);
-    let rebind = Record::Rebind(Rebind { kind: RebindKind::Rebind, prev: vec![digest], start: Digest([5; 32]), to });
+    let rebind = Record::Rebind(Rebind { kind: RecordKind::Rebind, prev: vec![digest], start: Digest([5; 32]), to });
     let (digest, bytes) = rebind.digest().unwrap();
     let mut third = trunk.next("");
     third.step = third.step.map(|step| NewStep { digest, bytes, found_by: None, ..step });

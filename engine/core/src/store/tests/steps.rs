@@ -4,7 +4,7 @@ use rondo_core::store::{Commit, Error, NewStep, Read, Row, Status, VisitIndex, V
 use rondo_protocol::canonical::Value;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{EdgeTaken, Note, Step, StepKind};
+use rondo_protocol::object::{EdgeTaken, Note, RecordKind, Step};
 
 pub(crate) fn thread(number: u8) -> ThreadId {
     ThreadId::from_parts(1_700_000_000_000 + u64::from(number), u128::from(number))
@@ -24,7 +24,7 @@ pub(crate) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step 
             prompt: "Write about tide pools.".to_owned(),
             status: None,
         },
-        kind: StepKind::Step,
+        kind: RecordKind::Step,
         lane: lane.clone(),
         observations: Vec::new(),
         output: Value::empty_object(),

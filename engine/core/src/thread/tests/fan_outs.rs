@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use rondo_protocol::id::{LanePath, Status};
-use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind};
+use rondo_protocol::object::{EdgeTaken, Observation, RecordKind, Step};
 
 use super::driver::*;
 
@@ -368,7 +368,7 @@ fn a_failed_fan_out_is_a_step_of_its_source_that_is_routed() {
                 prompt: String::new(),
                 status: Some(lane.step.status.clone()),
             },
-            kind: StepKind::Step,
+            kind: RecordKind::Step,
             lane: LanePath::trunk(),
             observations: vec![
                 Observation::Join { arrived: Vec::new(), cancelled: vec![path("b[1]")] },
