@@ -29,7 +29,7 @@
 //! This module knows nothing of tools, roles or callers.
 
 #[cfg(target_os = "linux")]
-mod frames;
+mod descriptors;
 #[cfg(target_os = "linux")]
 mod launch;
 mod output;
@@ -67,7 +67,7 @@ use crate::error::Error;
 use crate::pinned::Pinned;
 use crate::redact::Redactor;
 use output::Output;
-use plan::{Plan, Streams, Writable};
+use plan::{Plan, Writable};
 
 /// The maximum number of protected names that a program finds in its folders.
 const PROTECTED_MAX: usize = 1_000;
@@ -195,6 +195,12 @@ pub struct Running {
 }
 
 impl Running {
+    /// A handle, what it is told to end by, and where to say how the program ended.
+    pub(crate) fn new() -> (Self, CancellationToken, watch::Sender<Option<Result<Exit, Error>>>) {
+        let (stop, (over, ended)) = (CancellationToken::new(), watch::channel(None));
+        (Self { stop: stop.clone(), ended }, stop, over)
+    }
+
     /// Ends the program: closes its input, and kills the whole process tree if it is still alive after half a second.
     pub fn end(&self) {
         self.stop.cancel();
@@ -294,7 +300,8 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the process tree.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
-        let (output, exit) = self.begin(command, Streams::Together).await?;
+        let output = Output::together(command.output_max_bytes, &command.redactor);
+        let (output, exit) = self.begin(command, output).await?;
         let (output, left_out_bytes) = output.into_text();
         Ok(Finished { output, left_out_bytes, exit })
     }
@@ -302,7 +309,8 @@ impl Processes {
     /// Runs a program as [`Processes::run`] does, but its answer is its whole stdout: more than the command's
     /// `output_max_bytes` ends it.
     pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
-        let (output, exit) = self.begin(command, Streams::Apart).await?;
+        let output = Output::apart(command.output_max_bytes, &command.redactor);
+        let (output, exit) = self.begin(command, output).await?;
         let (stdout, stderr) = output.into_streams();
         Ok(Answered { stdout, stderr, exit })
     }
@@ -318,15 +326,15 @@ impl Processes {
         let ready = self.ready(&command.access).await?;
         let gate = self.gate(ready.isolation)?;
         command.pinned.check()?;
-        let (plan, _) = planned(&self.settings, &ready, command, Streams::Live, gate.is_some())?;
+        let (plan, _) = planned(&self.settings, &ready, command, gate.is_some())?;
         running::open(plan, gate).await
     }
 
-    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit), Error> {
+    async fn begin(&self, command: Command, output: Output) -> Result<(Output, Exit), Error> {
         let ready = self.ready(&command.access).await?;
         let gate = self.gate(ready.isolation)?;
         command.pinned.check()?;
-        let (output, exit, _) = start(&self.settings, &ready, command, streams, gate).await?;
+        let (output, exit, _) = start(&self.settings, &ready, command, output, gate).await?;
         Ok((output, exit))
     }
 
@@ -456,12 +464,11 @@ async fn start(
     settings: &ProcessSettings,
     ready: &Ready,
     command: Command,
-    streams: Streams,
+    output: Output,
     gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
-    let output = Output::new(streams, command.output_max_bytes, &command.redactor);
     let timeout = command.timeout;
-    let (plan, stdin) = planned(settings, ready, command, streams, gate.is_some())?;
+    let (plan, stdin) = planned(settings, ready, command, gate.is_some())?;
     running::run(&plan, &stdin, timeout, output, gate).await
 }
 
@@ -470,7 +477,6 @@ fn planned(
     settings: &ProcessSettings,
     Ready { isolation, protected }: &Ready,
     command: Command,
-    streams: Streams,
     has_proxy: bool,
 ) -> Result<(Plan, Vec<u8>), Error> {
     let Command { argv, stdin, working_dir, env: extra, has_safe_imports, access, limits, .. } = command;
@@ -508,7 +514,6 @@ fn planned(
     let limits = limits.at_most(&settings.ceilings);
     let mut plan = Plan {
         isolation: *isolation,
-        streams,
         has_proxy,
         launcher: settings.launcher.clone(),
         argv,

@@ -4,8 +4,12 @@
 //! memory stays small. Output is redacted as it arrives, so that no cut leaves half a key.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 
-use super::plan::Streams;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+
 use crate::bound;
 use crate::redact::{Redactor, StreamRedactor};
 
@@ -16,12 +20,7 @@ const MARK_MAX_BYTES: usize = 64;
 
 const STDERR_MAX_BYTES: usize = 64 << 10;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
-    Stdout = 1,
-    Stderr,
-    Connection,
-}
+const READ_BYTES: usize = 64 << 10;
 
 /// What is kept of a program's output.
 #[derive(Debug)]
@@ -34,28 +33,76 @@ pub(super) struct Output {
     is_flooded: bool,
 }
 
+/// Our ends of a program's pipes.
+pub(super) struct Pipes {
+    /// Of both streams, where they are not separate.
+    stdout: Receiver,
+    stderr: Option<Receiver>,
+}
+
+/// A pipe, and the program's end of it.
+pub(super) fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+    let (ours, theirs) = io::pipe()?;
+    Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
+}
+
 impl Output {
-    /// Keeps at most `max_bytes` of both streams, cut in the middle, or of stdout, where more is an error.
-    pub fn new(streams: Streams, max_bytes: usize, redactor: &Redactor) -> Self {
-        let (text_max, stdout) = match streams {
-            Streams::Together => (max_bytes, None),
-            Streams::Apart | Streams::Live => (STDERR_MAX_BYTES, Some((Vec::new(), max_bytes))),
-        };
-        Self { text: BoundedOutput::new(text_max, redactor), stdout, seen: 0, is_flooded: false }
+    /// Keeps at most `max_bytes` of both streams, cut in the middle.
+    pub fn together(max_bytes: usize, redactor: &Redactor) -> Self {
+        Self { text: BoundedOutput::new(max_bytes, redactor), stdout: None, seen: 0, is_flooded: false }
     }
 
-    pub fn take(&mut self, stream: Stream, part: &[u8]) {
-        self.seen = self.seen.saturating_add(length(part.len()));
-        match &mut self.stdout {
-            Some((stdout, max)) if stream == Stream::Stdout => {
-                if stdout.len() + part.len() <= *max {
-                    stdout.extend_from_slice(part);
-                } else {
-                    self.is_flooded = true;
+    /// Keeps at most `max_bytes` of stdout, where more is an error.
+    pub fn apart(max_bytes: usize, redactor: &Redactor) -> Self {
+        Self { stdout: Some((Vec::new(), max_bytes)), ..Self::together(STDERR_MAX_BYTES, redactor) }
+    }
+
+    /// Pipes for this output, and the program's ends of them: stdout and stderr, or one for both.
+    pub fn pipes(&self) -> io::Result<(Pipes, Vec<OwnedFd>)> {
+        let (stdout, their_stdout) = pipe()?;
+        let errors = self.stdout.is_some().then(pipe).transpose()?;
+        let (stderr, their_stderr) = errors.unzip();
+        Ok((Pipes { stdout, stderr }, [their_stdout].into_iter().chain(their_stderr).collect()))
+    }
+
+    /// Reads until every writer has ended, or a limit is exceeded, which is an error; `most` is that for both streams.
+    pub async fn collect(&mut self, pipes: &mut Pipes, most: u64) -> io::Result<()> {
+        let (mut stdout_buffer, mut stderr_buffer) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+        let (mut is_open, mut has_errors) = (true, pipes.stderr.is_some());
+        while is_open || has_errors {
+            tokio::select! {
+                count = pipes.stdout.read(&mut stdout_buffer), if is_open => {
+                    let part = stdout_buffer.get(..count?).unwrap_or_default();
+                    is_open = !part.is_empty();
+                    self.take_stdout(part);
+                }
+                count = read(pipes.stderr.as_mut(), &mut stderr_buffer), if has_errors => {
+                    let part = stderr_buffer.get(..count?).unwrap_or_default();
+                    has_errors = !part.is_empty();
+                    self.take(part);
                 }
             }
-            _ => self.text.push(part),
+            if self.is_full(most) {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
         }
+        Ok(())
+    }
+
+    fn take_stdout(&mut self, part: &[u8]) {
+        let Some((stdout, max)) = &mut self.stdout else { return self.take(part) };
+        self.seen = self.seen.saturating_add(length(part.len()));
+        if stdout.len() + part.len() <= *max {
+            stdout.extend_from_slice(part);
+        } else {
+            self.is_flooded = true;
+        }
+    }
+
+    /// Takes a part of stderr, or of both streams.
+    pub fn take(&mut self, part: &[u8]) {
+        self.seen = self.seen.saturating_add(length(part.len()));
+        self.text.push(part);
     }
 
     /// Whether the limits are exceeded, `most` being that for both streams.
@@ -76,6 +123,13 @@ impl Output {
     /// All of stdout, and what is kept of stderr.
     pub fn into_streams(self) -> (Vec<u8>, String) {
         (self.stdout.unwrap_or_default().0, self.text.into_text().0)
+    }
+}
+
+async fn read(from: Option<&mut Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
+    match from {
+        Some(from) => from.read(buffer).await,
+        None => Ok(0),
     }
 }
 

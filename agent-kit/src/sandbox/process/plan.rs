@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -85,22 +87,10 @@ pub(super) enum Writable {
     Workspace,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Streams {
-    /// One output, in order of arrival.
-    Together,
-    /// Separately, as frames.
-    Apart,
-    /// The same; the program's input comes through the same socket while it runs.
-    Live,
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub isolation: Isolation,
-    pub streams: Streams,
-    /// Whether the program has a proxy. The output then always consists of frames.
+    /// Whether the program has a proxy.
     pub has_proxy: bool,
     pub launcher: PathBuf,
     pub argv: Vec<String>,
@@ -130,6 +120,12 @@ pub(super) struct Plan {
 pub enum Exit {
     Code(i32),
     Signal(i32),
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

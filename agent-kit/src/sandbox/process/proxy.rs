@@ -7,14 +7,14 @@
 //! - Heads, concurrent connections and the time to receive a head are limited. Everything ends with the program.
 
 use std::io;
+use std::net::TcpListener as StdTcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -24,37 +24,27 @@ use crate::sandbox::http::Gate;
 
 const HEAD_MAX_BYTES: usize = 32 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-pub(super) const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 64;
 
-/// The connections of one program. Dropping it ends them.
-pub(super) struct Proxy {
-    gate: Arc<Gate>,
-    connections: JoinSet<()>,
-}
-
-impl Proxy {
-    pub(super) fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, connections: JoinSet::new() }
-    }
-
-    /// Serves a connection, or closes it if there are too many.
-    pub(super) fn serve(&mut self, socket: OwnedFd) {
-        while self.connections.try_join_next().is_some() {}
-        if self.connections.len() >= CONNECTIONS_MAX {
-            return;
-        }
-        let gate = Arc::clone(&self.gate);
-        self.connections.spawn(async move {
+/// Serves the connections to a program's port. Dropping the future ends them.
+pub(super) async fn serve(gate: Arc<Gate>, port: OwnedFd) -> io::Result<()> {
+    let listener = StdTcpListener::from(port);
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let mut connections = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await?;
+        while connections.try_join_next().is_some() {}
+        // One too many is closed.
+        if connections.len() < CONNECTIONS_MAX {
+            let gate = Arc::clone(&gate);
             // A broken connection is the program's to notice.
-            let _ = serve(&gate, socket).await;
-        });
+            connections.spawn(async move { drop(answer(&gate, client).await) });
+        }
     }
 }
 
-async fn serve(gate: &Gate, socket: OwnedFd) -> io::Result<()> {
-    let socket = StdUnixStream::from(socket);
-    socket.set_nonblocking(true)?;
-    let mut client = UnixStream::from_std(socket)?;
+async fn answer(gate: &Gate, mut client: TcpStream) -> io::Result<()> {
     let (head, rest) = timeout(HEAD_TIMEOUT, head(&mut client)).await??;
     match connected(gate, &head).await {
         Ok((mut server, to_client, to_server)) => {
@@ -77,7 +67,7 @@ async fn serve(gate: &Gate, socket: OwnedFd) -> io::Result<()> {
 }
 
 /// The head of a request, and the bytes after it.
-async fn head(client: &mut UnixStream) -> io::Result<(String, Vec<u8>)> {
+async fn head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     const END: &[u8] = b"\r\n\r\n";
     let mut bytes = Vec::new();
     while bytes.len() <= HEAD_MAX_BYTES {

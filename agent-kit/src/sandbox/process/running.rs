@@ -1,25 +1,24 @@
 //! Runs a program: the launcher's streams, the time limit, and the end.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
-use tokio::net::unix::pipe::Receiver;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
 
-use super::frames::{Frame, Frames};
-use super::launch;
-use super::output::{Output, Stream};
-use super::plan::{Exit, Plan, Report, Streams};
-use super::proxy::Proxy;
-use super::{Live, Running, failed, flooded, not_started, timed_out};
+use super::output::{Output, pipe};
+use super::plan::{Exit, Plan, Report};
+use super::{Live, Running, descriptors, failed, flooded, launch, not_started, proxy, timed_out};
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
@@ -34,7 +33,7 @@ const CLEARING: Duration = Duration::from_secs(1);
 /// How long a program may take to end after its input was closed.
 const FOLLOWING: Duration = Duration::from_millis(500);
 
-const WAITING_MAX_BYTES: usize = 64 << 10;
+const SAID_MAX_BYTES: usize = 4 << 10;
 
 /// A running launcher. Dropping it ends the process tree.
 struct Launched {
@@ -92,33 +91,41 @@ pub(super) async fn run(
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
-    let (mut output, writer) = Source::new(plan.streams, gate).map_err(failed)?;
-    let mut launched = launch(plan, writer).map_err(failed)?;
+    let (mut pipes, theirs) = kept.pipes().map_err(failed)?;
+    let (mut launched, socket) = launch(plan, &theirs).map_err(failed)?;
+    drop(theirs);
+    let most = plan.limits.output_bytes;
 
     let work = async {
         if let Some(lifeline) = &mut launched.lifeline {
-            lifeline.write_all(&frame).await.map_err(failed)?;
+            lifeline.write_all(&frame).await?;
         }
-        collect(&mut output, &mut kept, plan.limits.output_bytes).await.map_err(failed)
+        let stages = async { Ok(until_ended(&socket, gate).await) };
+        tokio::try_join!(kept.collect(&mut pipes, most), stages)
     };
     let ending = timeout_at(deadline, work).await;
 
-    // The launcher closes the output last, so its reports are complete by then.
+    // The launcher closes its socket last, so its reports are complete by then.
     let is_late = ending.is_err();
     let lines = launched.end(if is_late { Duration::ZERO } else { CLEARING }).await;
     if is_late {
-        let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
+        let _ = timeout(GRACE, kept.collect(&mut pipes, most)).await;
     }
     let (landlock, end) = Report::read_all(&lines);
     match (ending, end) {
         _ if is_late => Err(timed_out(time, kept)),
-        (Ok(Err(error)), None | Some(Report::Ended(_))) => Err(error),
-        (Ok(Ok(true)), _) => Err(flooded(plan, kept)),
-        (Ok(_), Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
+        _ if kept.is_full(most) => Err(flooded(plan, kept)),
+        (Ok(Err(error)), None | Some(Report::Ended(_))) => Err(failed(error)),
+        (_, Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
         (_, Some(report @ Report::Multiplied)) => Err(refused(plan, report).with_output(kept.into_text().0)),
         (_, Some(report)) => Err(refused(plan, report)),
-        _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
-            .with_output(kept.into_text().0)),
+        (ending, None) => {
+            if let Ok(Ok(((), said))) = ending {
+                kept.take(&said);
+            }
+            Err(not_started("the program's launcher ended without a word; something outside ended it")
+                .with_output(kept.into_text().0))
+        }
     }
 }
 
@@ -135,37 +142,62 @@ fn refused(plan: &Plan, report: Report) -> Error {
     }
 }
 
-/// Starts the launcher. The program's output goes through its stderr: one pipe for both streams keeps their order.
-fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
+/// Starts the launcher with the program's ends of its pipes, and a socket that it has open until it has ended.
+fn launch(plan: &Plan, pipes: &[OwnedFd]) -> io::Result<(Launched, UnixStream)> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    descriptors::send(&ours, &pipes.iter().map(OwnedFd::as_fd).collect::<Vec<_>>())?;
     let mut child = Command::new(&plan.launcher)
         .args(launch::OUTER)
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(output)
+        .stderr(OwnedFd::from(theirs))
         .spawn()?;
     let (lifeline, reports) = (child.stdin.take(), child.stdout.take());
-    Ok(Launched { child: Some(child), reports, lifeline })
+    Ok((Launched { child: Some(child), reports, lifeline }, UnixStream::from_std(ours)?))
+}
+
+/// Serves the program's proxy until every stage of the launcher has ended. Returns what they said, which only one that
+/// fails does.
+async fn until_ended(socket: &UnixStream, gate: Option<Arc<Gate>>) -> Vec<u8> {
+    let (mut proxy, mut said, mut buffer) = (JoinSet::new(), Vec::new(), [0; 1 << 10]);
+    while socket.readable().await.is_ok() {
+        match socket.try_io(Interest::READABLE, || descriptors::receive(socket, &mut buffer)) {
+            Ok((count @ 1.., files)) => match (files.into_iter().next(), &gate) {
+                (Some(port), Some(gate)) => drop(proxy.spawn(proxy::serve(Arc::clone(gate), port))),
+                _ => {
+                    said.extend_from_slice(buffer.get(..count).unwrap_or_default());
+                    said.truncate(SAID_MAX_BYTES);
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    said
 }
 
 /// Starts the program of `plan`, which keeps running.
 pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
     let frame = plan.frame(&[]).map_err(failed)?;
-    let (frames, stdin, theirs) = Frames::pair().map_err(failed)?;
-    let mut launched = launch(&plan, theirs).map_err(failed)?;
+    let (stdout, their_stdout) = pipe().map_err(failed)?;
+    let (stderr, their_stderr) = pipe().map_err(failed)?;
+    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
+    let stdin = Sender::from_owned_fd(stdin.into()).map_err(failed)?;
+    let theirs = [their_stdout, their_stderr, their_stdin.into()];
+    let (mut launched, socket) = launch(&plan, &theirs).map_err(failed)?;
+    drop(theirs);
     if let Some(lifeline) = &mut launched.lifeline {
         lifeline.write_all(&frame).await.map_err(failed)?;
     }
-    let (stdout, to_stdout) = duplex(WAITING_MAX_BYTES);
-    let (stderr, to_stderr) = duplex(WAITING_MAX_BYTES);
-    let (stop, (over, ended)) = (CancellationToken::new(), watch::channel(None));
-    let running = Running { stop: stop.clone(), ended };
+    let (running, stop, over) = Running::new();
     tokio::spawn(async move {
-        let mut passing = std::pin::pin!(pass_on(frames, gate.map(Proxy::new), to_stdout, to_stderr));
+        let mut stages = std::pin::pin!(until_ended(&socket, gate));
         tokio::select! {
-            () = &mut passing => {}
+            _ = &mut stages => {}
             // A caller that ends it has dropped its input.
-            () = stop.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
+            () = stop.cancelled() => drop(timeout(FOLLOWING, &mut stages).await),
         }
         let (_, end) = Report::read_all(&launched.end(CLEARING).await);
         over.send_replace(Some(match end {
@@ -175,68 +207,4 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
         }));
     });
     Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
-}
-
-/// Forwards both streams until their end or invalid data. Ignores streams that are no longer read.
-async fn pass_on(
-    mut frames: Frames,
-    mut proxy: Option<Proxy>,
-    mut stdout: impl AsyncWrite + Unpin,
-    mut stderr: impl AsyncWrite + Unpin,
-) {
-    while let Ok(Some(frame)) = frames.next().await {
-        match (frame, &mut proxy) {
-            (Frame::Part(Stream::Stderr, part), _) => drop(stderr.write_all(&part).await),
-            (Frame::Part(_, part), _) => drop(stdout.write_all(&part).await),
-            (Frame::Connection(socket), Some(proxy)) => proxy.serve(socket),
-            // The program has no proxy.
-            (Frame::Connection(_), None) => {}
-        }
-    }
-}
-
-enum Source {
-    Pipe(Receiver, Vec<u8>),
-    /// A socket with frames, among them connections to a proxy if there is one.
-    Frames(Frames, Option<Proxy>),
-}
-
-impl Source {
-    /// The source and its other end.
-    fn new(streams: Streams, gate: Option<Arc<Gate>>) -> std::io::Result<(Self, OwnedFd)> {
-        if streams == Streams::Together && gate.is_none() {
-            let (output, writer) = std::io::pipe()?;
-            return Ok((Self::Pipe(Receiver::from_owned_fd(output.into())?, vec![0; 64 << 10]), writer.into()));
-        }
-        let (frames, _, theirs) = Frames::pair()?;
-        Ok((Self::Frames(frames, gate.map(Proxy::new)), theirs))
-    }
-
-    /// Reads the next part; false at the end.
-    async fn read(&mut self, kept: &mut Output) -> std::io::Result<bool> {
-        match self {
-            Self::Pipe(pipe, buffer) => {
-                let count = pipe.read(buffer).await?;
-                kept.take(Stream::Stdout, buffer.get(..count).unwrap_or_default());
-                return Ok(count > 0);
-            }
-            Self::Frames(frames, proxy) => match (frames.next().await?, proxy) {
-                (Some(Frame::Part(stream, part)), _) => kept.take(stream, &part),
-                (Some(Frame::Connection(socket)), Some(proxy)) => proxy.serve(socket),
-                (Some(Frame::Connection(_)), None) => {}
-                (None, _) => return Ok(false),
-            },
-        }
-        Ok(true)
-    }
-}
-
-/// Reads until every writer has ended, or the limit is reached, which is `true`.
-async fn collect(output: &mut Source, kept: &mut Output, most: u64) -> std::io::Result<bool> {
-    while output.read(kept).await? {
-        if kept.is_full(most) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

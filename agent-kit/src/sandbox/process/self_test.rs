@@ -86,7 +86,8 @@ mod probed {
     use tempfile::TempDir;
 
     use super::super::launch::{self, Escape};
-    use super::super::plan::{Exit, Streams};
+    use super::super::output::Output;
+    use super::super::plan::Exit;
     use super::super::{Command, Ready, start};
     use super::{Isolation, ProcessSettings, Sandbox};
 
@@ -130,10 +131,10 @@ mod probed {
         let outside = text(&ground.path().join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let (output, exit, landlock) =
-            start(&settings, &Ready { isolation, protected: Vec::new() }, command, Streams::Together, None)
-                .await
-                .map_err(|error| error.message)?;
+        let output = Output::together(command.output_max_bytes, &command.redactor);
+        let ready = Ready { isolation, protected: Vec::new() };
+        let ended = start(&settings, &ready, command, output, None).await;
+        let (output, exit, landlock) = ended.map_err(|error| error.message)?;
         let (output, _) = output.into_text();
         let escaped: Vec<Escape> =
             serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;

@@ -1,7 +1,7 @@
 //! The launcher: this binary, started again to become a program in the sandbox.
 //!
 //! Its stages are processes, each started by the previous one with only its three streams: the plan on stdin, reports
-//! on stdout, and the program's output on stderr.
+//! on stdout, and on stderr the socket that brings the program's streams ([`descriptors`](super::descriptors)).
 //!
 //! - *outer*: creates the private folder and missing declared paths, reserves hidden paths, waits, cleans up. It runs
 //!   outside the sandbox and ends everything when its stdin is closed, because the caller is gone.
@@ -9,8 +9,7 @@
 //!   PID namespace cannot start any.
 //! - *inner*: the first process in the namespaces, so that all others die with it. Without namespaces, the outer stage
 //!   does its work and kills every remaining descendant.
-//! - *program*: applies limits, Landlock and seccomp and becomes the program, or the relay that separates its two
-//!   streams.
+//! - *program*: applies limits, Landlock and seccomp and becomes the program.
 //! - *probe*: the program of the self-test.
 
 mod bubblewrap;
@@ -23,7 +22,6 @@ mod namespaces;
 mod private;
 mod probe;
 mod program;
-mod relay;
 mod seccomp;
 mod supervise;
 

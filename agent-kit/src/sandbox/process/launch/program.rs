@@ -10,9 +10,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::super::plan::{Isolation, Limits, Plan, Report, Streams};
-use super::entrance::Entrance;
-use super::{close_all_others, landlock, namespaces, no_sandbox, not_started, private, relay, seccomp};
+use super::super::descriptors;
+use super::super::plan::{Isolation, Limits, Plan, Report};
+use super::{close_all_others, entrance, landlock, namespaces, no_sandbox, not_started, private, seccomp};
 
 pub(super) fn become_program() -> Result<(), Report> {
     close_all_others()?;
@@ -20,24 +20,23 @@ pub(super) fn become_program() -> Result<(), Report> {
     let (plan, input) = Plan::read(&mut io::stdin()).map_err(not_started)?;
     // Closed on exec: the program cannot write reports.
     let mut reports = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(not_started)?);
-    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from).map_err(not_started);
+    let (_, streams) = descriptors::receive(io::stderr(), &mut [0]).map_err(not_started)?;
+    let mut streams = streams.into_iter();
+    let stdout = streams.next().ok_or_else(|| Report::NotStarted("there is nowhere to write to".to_owned()))?;
+    let stderr = streams.next().map_or_else(|| stdout.try_clone(), Ok).map_err(not_started)?;
+    let stdin = streams.next().map_or_else(|| stdin(&input), |stdin| Ok(stdin.into())).map_err(not_started)?;
 
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| Report::NotStarted("argv is empty".to_owned()))?;
     let home = private::home(&plan.private);
     let mut command = Command::new(name);
-    command.args(arguments).env_clear().env("TMPDIR", &home).env("HOME", &home).envs(&plan.env);
+    command.args(arguments).env_clear().env("TMPDIR", &home).env("HOME", &home);
     command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));
-    command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
 
-    // Opened before the sandbox forbids it.
-    let entrance = plan.has_proxy.then(Entrance::open).transpose().map_err(no_sandbox)?;
-    if let Some(entrance) = &entrance {
-        entrance.name_to(&mut command);
-        command.envs(&plan.env);
-    }
+    let port = plan.has_proxy.then(|| entrance::open(&mut command)).transpose().map_err(no_sandbox)?;
+    command.envs(&plan.env);
     limit(&plan.limits).map_err(no_sandbox)?;
     if plan.isolation != Isolation::Off {
-        let port = entrance.as_ref().map(|entrance| entrance.port);
         let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
             // The request cannot be granted; the sandbox itself is fine.
             ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
@@ -47,13 +46,7 @@ pub(super) fn become_program() -> Result<(), Report> {
         Report::Sandboxed(abi).write(&mut reports).map_err(no_sandbox)?;
         seccomp::restrict(&plan).map_err(no_sandbox)?;
     }
-    let error = match plan.streams {
-        Streams::Together if entrance.is_none() => command.exec(),
-        streams => match relay::become_relay(command, streams, entrance) {
-            Ok(never) => match never {},
-            Err(error) => error,
-        },
-    };
+    let error = command.exec();
     let why = match error.kind() {
         ErrorKind::NotFound => "there is no such program, or the interpreter in its first line is missing".to_owned(),
         ErrorKind::PermissionDenied => {
