@@ -67,7 +67,7 @@ use crate::error::Error;
 use crate::pinned::Pinned;
 use crate::redact::Redactor;
 use output::Output;
-use plan::{Plan, Writable};
+use plan::Plan;
 
 /// The maximum number of protected names that a program finds in its folders.
 const PROTECTED_MAX: usize = 1_000;
@@ -323,50 +323,38 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future, or [`Live::running`], ends the process tree.
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
-        let ready = self.ready(&command.access).await?;
-        let gate = self.gate(ready.isolation)?;
-        command.pinned.check()?;
-        let (plan, _) = planned(&self.settings, &ready, command, gate.is_some())?;
+        let (isolation, gate) = self.ready(&command).await?;
+        let (plan, _) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
         running::open(plan, gate).await
     }
 
     async fn begin(&self, command: Command, output: Output) -> Result<(Output, Exit), Error> {
-        let ready = self.ready(&command.access).await?;
-        let gate = self.gate(ready.isolation)?;
-        command.pinned.check()?;
-        let (output, exit, _) = start(&self.settings, &ready, command, output, gate).await?;
+        let (isolation, gate) = self.ready(&command).await?;
+        let (output, exit, _) = start(&self.settings, &self.names, isolation, command, output, gate).await?;
         Ok((output, exit))
     }
 
-    /// The gate of a program with this isolation; `None` = no proxy.
-    fn gate(&self, isolation: Isolation) -> Result<Option<Arc<Gate>>, Error> {
-        match &self.gate {
-            Some(gate) if isolation.has_namespaces() => Ok(Some(Arc::clone(gate))),
-            Some(_) if isolation == Isolation::Landlock => {
-                let message = "a program can be given hosts only where it has a network of its own, and this system \
-                               offers no namespaces; take `hosts` out of its sandbox, or install bubblewrap";
-                Err(Error::new(Code::SandboxMissing, message))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    async fn ready(&self, access: &Access) -> Result<Ready, Error> {
+    /// The isolation of a program that may be started, and the gate of its proxy.
+    async fn ready(&self, command: &Command) -> Result<(Isolation, Option<Arc<Gate>>), Error> {
         undumpable();
         if self.settings.launcher.as_os_str().is_empty() {
             let message = "programs are started by a second copy of this program, which does not begin as their launcher: \
                            its `main` has to call `rondo::launcher()` first";
             return Err(Error::new(Code::SandboxMissing, message));
         }
-        if !self.settings.sandbox {
-            return Ok(Ready { isolation: Isolation::Off, protected: Vec::new() });
+        let isolation = if self.settings.sandbox {
+            let sandbox = self.self_test().await;
+            sandbox.isolation.ok_or_else(|| sandbox.refusal())?
+        } else {
+            Isolation::Off
+        };
+        if isolation == Isolation::Landlock && self.gate.is_some() {
+            let message = "a program can be given hosts only where it has a network of its own, and this system \
+                           offers no namespaces; take `hosts` out of its sandbox, or install bubblewrap";
+            return Err(Error::new(Code::SandboxMissing, message));
         }
-        let sandbox = self.self_test().await;
-        let isolation = sandbox.isolation.ok_or_else(|| sandbox.refusal())?;
-        let roots = roots(&self.settings, access)?;
-        let protected = protected(&self.names, &self.settings, &roots, access)?;
-        refuse_protected(&self.names, &roots, access)?;
-        Ok(Ready { isolation, protected })
+        command.pinned.check()?;
+        Ok((isolation, self.gate.clone().filter(|_| isolation.has_namespaces())))
     }
 }
 
@@ -401,19 +389,22 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     Ok(Roots { read: outermost(elsewhere), workspace, write })
 }
 
-struct Ready {
-    isolation: Isolation,
-    /// The protected paths in the granted folders, and the missing ones that cannot be created.
-    protected: Vec<(PathBuf, Protection)>,
-}
-
-/// The protected names of each granted folder, and of the home folder if it is writable.
+/// The protected paths in each granted folder, and in the home folder if it is writable, and the missing ones that cannot
+/// be created.
 fn protected(
     names: &Names,
     settings: &ProcessSettings,
     roots: &Roots,
     access: &Access,
 ) -> Result<Vec<(PathBuf, Protection)>, Error> {
+    // Declared paths may come from a model.
+    let declared = if let Access::Paths(paths) = access { paths.as_slice() } else { &[] };
+    for path in declared {
+        let real = super::objects::real(&roots.workspace.join(path));
+        if names.protection(&real, roots.workspace.iter().count()).is_some() {
+            return Err(not_started(format!("{} cannot be written: its name is protected", path.display())));
+        }
+    }
     let home = settings.env.get("HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(PathBuf::from));
     let home = home.and_then(|home| home.canonicalize().ok());
     let home = home.filter(|home| roots.write.iter().any(|root| home.starts_with(root)));
@@ -446,36 +437,25 @@ fn protected(
     Ok(protected)
 }
 
-/// Declared paths may come from a model.
-fn refuse_protected(names: &Names, roots: &Roots, access: &Access) -> Result<(), Error> {
-    let Access::Paths(paths) = access else { return Ok(()) };
-    for path in paths {
-        let real = super::objects::real(&roots.workspace.join(path));
-        if names.protection(&real, roots.workspace.iter().count()).is_some() {
-            let message = format!("{} cannot be written: its name is protected", path.display());
-            return Err(not_started(message));
-        }
-    }
-    Ok(())
-}
-
 /// Runs a program. Returns its output, its exit status and the Landlock version in force.
 async fn start(
     settings: &ProcessSettings,
-    ready: &Ready,
+    names: &Names,
+    isolation: Isolation,
     command: Command,
     output: Output,
     gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let timeout = command.timeout;
-    let (plan, stdin) = planned(settings, ready, command, gate.is_some())?;
+    let (plan, stdin) = planned(settings, names, isolation, command, gate.is_some())?;
     running::run(&plan, &stdin, timeout, output, gate).await
 }
 
 /// The plan for the launcher, and the standard input of the program.
 fn planned(
     settings: &ProcessSettings,
-    Ready { isolation, protected }: &Ready,
+    names: &Names,
+    isolation: Isolation,
     command: Command,
     has_proxy: bool,
 ) -> Result<(Plan, Vec<u8>), Error> {
@@ -483,15 +463,20 @@ fn planned(
     if argv.first().is_none_or(String::is_empty) {
         return Err(not_started("there is no program to start: argv is empty"));
     }
-    let workspace = settings.workspace.canonicalize().map_err(failed)?;
-    let names =
+    let roots = roots(settings, &access)?;
+    let protected = match isolation {
+        Isolation::Off => Vec::new(),
+        _ => protected(names, settings, &roots, &access)?,
+    };
+    let workspace = roots.workspace;
+    let all_names =
         |paths: &[PathBuf]| -> Vec<PathBuf> { paths.iter().flat_map(|path| names_of(&workspace.join(path))).collect() };
     let of = |wanted| protected.iter().filter(move |(_, protection)| *protection == wanted).map(|(path, _)| path);
-    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]);
+    let hidden = all_names(&settings.hidden).into_iter().chain([workspace.join(".git")]);
     let hidden = outermost(hidden.chain(of(Protection::Closed).cloned()));
     // Of a link, the target is protected.
     let not_written = of(Protection::ReadOnly).flat_map(|path| names_of(path)).filter(|path| !path.is_symlink());
-    let held = names(&settings.read_only).into_iter().chain(not_written);
+    let held = all_names(&settings.read_only).into_iter().chain(not_written);
     // Existing paths are held. A missing path is reserved, possibly by an empty folder.
     let (held, missing): (Vec<PathBuf>, Vec<PathBuf>) = held.partition(|path| path.exists() && !is_empty(path));
     let is_seen = |path: &PathBuf| !hidden.iter().any(|hidden| path.starts_with(hidden));
@@ -510,54 +495,49 @@ fn planned(
         let (name, value) = PYTHON_SAFE_PATH;
         env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
-    let read = settings.read.iter().map(|path| workspace.join(path)).collect();
-    let limits = limits.at_most(&settings.ceilings);
     let mut plan = Plan {
-        isolation: *isolation,
+        isolation,
         has_proxy,
         launcher: settings.launcher.clone(),
         argv,
         env,
         working_dir,
+        read: settings.read.iter().map(|path| workspace.join(path)).collect(),
+        write: settings.write.iter().map(|path| canonical(workspace.join(path))).collect(),
+        declared: Vec::new(),
         workspace,
-        writable: Writable::Nothing,
-        read,
-        write: Vec::new(),
         hidden,
         read_only,
         kept,
         temporary: std::env::temp_dir(),
         private: PathBuf::new(),
-        limits,
+        limits: limits.at_most(&settings.ceilings),
     };
+    let lies_in = |path: &PathBuf, roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
     match access {
-        Access::Read => {}
-        Access::Paths(paths) => plan.writable = Writable::Paths(paths),
-        Access::Write => (plan.writable, plan.write) = granted(&plan.workspace, &settings.write),
+        Access::Read => plan.write.clear(),
+        Access::Paths(paths) => (plan.write, plan.declared) = (Vec::new(), paths),
+        Access::Write => {
+            let is_whole = lies_in(&plan.workspace, &plan.write);
+            let beneath = |path: &PathBuf| path.strip_prefix(&plan.workspace).ok().map(Path::to_path_buf);
+            let declared = plan.write.iter().filter_map(beneath).collect();
+            plan.write.retain(|path| !path.starts_with(&plan.workspace));
+            if is_whole {
+                plan.write.push(plan.workspace.clone());
+            } else {
+                plan.declared = declared;
+            }
+        }
         Access::Granted => {
-            plan.write = settings.write.iter().map(|path| canonical(plan.workspace.join(path))).collect();
             plan.workspace = PathBuf::new();
             let granted: Vec<PathBuf> = plan.read.iter().cloned().map(canonical).collect();
             // A missing path is reserved for the whole run of a server, so only where this program could create it.
-            let lies_in = |path: &PathBuf, roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
             plan.hidden.retain(|path| lies_in(path, &plan.write) || (path.exists() && lies_in(path, &granted)));
             plan.read_only.retain(|path| lies_in(path, &plan.write));
             plan.kept.retain(|path| lies_in(path, &plan.write));
         }
     }
     Ok((plan, stdin))
-}
-
-/// The writable paths in the workspace and outside it.
-fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
-    let joined = write.iter().map(|path| canonical(workspace.join(path)));
-    let (inside, outside): (Vec<PathBuf>, Vec<PathBuf>) = joined.partition(|path| path.starts_with(workspace));
-    if inside.iter().chain(&outside).any(|path| workspace.starts_with(path)) {
-        return (Writable::Workspace, outside);
-    }
-    let beneath: Vec<PathBuf> =
-        inside.iter().filter_map(|path| path.strip_prefix(workspace).ok().map(Path::to_path_buf)).collect();
-    (if beneath.is_empty() { Writable::Nothing } else { Writable::Paths(beneath) }, outside)
 }
 
 fn canonical(path: PathBuf) -> PathBuf {

@@ -78,15 +78,6 @@ impl Default for Limits {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Writable {
-    Nothing,
-    /// Relative to the workspace.
-    Paths(Vec<PathBuf>),
-    Workspace,
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub isolation: Isolation,
@@ -99,9 +90,11 @@ pub(super) struct Plan {
     pub working_dir: Option<PathBuf>,
     /// Without links. The first stage replaces an empty path by the private home folder.
     pub workspace: PathBuf,
-    pub writable: Writable,
     pub read: Vec<PathBuf>,
+    /// Among them the workspace, if all of it may be written.
     pub write: Vec<PathBuf>,
+    /// What else may be written, relative to the workspace. A missing path is made.
+    pub declared: Vec<PathBuf>,
     /// In folders without links. Of a link, the target is listed too.
     pub hidden: Vec<PathBuf>,
     /// Existing read-only paths in writable places.
@@ -110,7 +103,7 @@ pub(super) struct Plan {
     pub kept: Vec<PathBuf>,
     /// The parent of private folders.
     pub temporary: PathBuf,
-    /// The private folder of this run, set by the first stage.
+    /// The private folder of this run, made by the first stage.
     pub private: PathBuf,
     pub limits: Limits,
 }
@@ -141,6 +134,20 @@ pub(super) enum Report {
 }
 
 impl Plan {
+    /// `TMPDIR` and `HOME` of the program.
+    pub fn home(&self) -> PathBuf {
+        self.private.join("home")
+    }
+
+    /// The part of the private folder for masks; the program cannot access it.
+    pub fn void(&self) -> PathBuf {
+        self.private.join("void")
+    }
+
+    pub fn writes_workspace(&self) -> bool {
+        self.write.contains(&self.workspace)
+    }
+
     pub fn frame(&self, stdin: &[u8]) -> io::Result<Vec<u8>> {
         let plan = serde_json::to_vec(self)?;
         let length = |part: &[u8]| {

@@ -88,8 +88,9 @@ mod probed {
     use super::super::launch::{self, Escape};
     use super::super::output::Output;
     use super::super::plan::Exit;
-    use super::super::{Command, Ready, start};
+    use super::super::{Command, start};
     use super::{Isolation, ProcessSettings, Sandbox};
+    use crate::sandbox::names::Names;
 
     /// The maximum time of the probe on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -132,8 +133,7 @@ mod probed {
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let output = Output::together(command.output_max_bytes, &command.redactor);
-        let ready = Ready { isolation, protected: Vec::new() };
-        let ended = start(&settings, &ready, command, output, None).await;
+        let ended = start(&settings, &Names::default(), isolation, command, output, None).await;
         let (output, exit, landlock) = ended.map_err(|error| error.message)?;
         let (output, _) = output.into_text();
         let escaped: Vec<Escape> =

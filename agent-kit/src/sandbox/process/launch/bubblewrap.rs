@@ -8,7 +8,7 @@ use std::process::Command;
 use nix::unistd::{getgid, getuid};
 
 use super::super::plan::Plan;
-use super::{hidden, mounts, namespaces, private};
+use super::{hidden, mounts, namespaces};
 
 /// Where it is searched for. Not in `PATH`, which may contain folders of the workspace.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
@@ -20,7 +20,7 @@ pub(in super::super) fn program() -> Option<PathBuf> {
 /// The bubblewrap command that does what `namespaces::enter` does and starts the launcher.
 pub(super) fn command(plan: &Plan) -> io::Result<Command> {
     let program = program().ok_or_else(|| io::Error::other("bubblewrap is not installed"))?;
-    let (folder, file) = hidden::make_masks(&private::void(&plan.private))?;
+    let (folder, file) = hidden::make_masks(&plan.void())?;
     let mut command = Command::new(program);
     command.args(["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--cap-drop", "ALL"]);
     command.args(["--uid", &namespaces::number_inside(getuid().as_raw()).to_string()]);

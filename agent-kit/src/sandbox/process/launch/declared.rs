@@ -12,19 +12,15 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
-use super::super::plan::{Plan, Writable};
+use super::super::plan::Plan;
 use super::landlock;
 
-pub(super) fn paths(plan: &Plan) -> &[PathBuf] {
-    if let Writable::Paths(paths) = &plan.writable { paths } else { &[] }
-}
-
 pub(super) fn make_missing(plan: &Plan) -> io::Result<()> {
-    if paths(plan).is_empty() {
+    if plan.declared.is_empty() {
         return Ok(());
     }
     let workspace = landlock::open(&plan.workspace, 0)?;
-    paths(plan).iter().try_for_each(|path| make(plan, &workspace, path))
+    plan.declared.iter().try_for_each(|path| make(plan, &workspace, path))
 }
 
 fn make(plan: &Plan, workspace: &OwnedFd, path: &Path) -> io::Result<()> {

@@ -11,8 +11,8 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::super::plan::{Plan, Writable};
-use super::{declared, private};
+use super::super::plan::Plan;
+use super::declared;
 
 /// What every program may read and execute: the system, without secret or personal parts of `/etc`, `/var` and `/run`.
 const SYSTEM: &[&str] = &[
@@ -79,7 +79,7 @@ pub(super) fn restrict(plan: &Plan, port: Option<u16>) -> io::Result<u8> {
     let mut missing = None;
     for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || plan.isolation.has_namespaces()) {
         match ruleset(*abi) {
-            Ok(ruleset) => return Rules { ruleset: Some(ruleset), abi: *abi }.of(plan, port).map(|()| *number),
+            Ok(ruleset) => return Rules { ruleset, abi: *abi }.of(plan, port).map(|()| *number),
             Err(error) => missing = Some(error),
         }
     }
@@ -100,32 +100,31 @@ fn ruleset(abi: ABI) -> io::Result<RulesetCreated> {
 }
 
 struct Rules {
-    ruleset: Option<RulesetCreated>,
+    ruleset: RulesetCreated,
     abi: ABI,
 }
 
 impl Rules {
     fn of(mut self, plan: &Plan, port: Option<u16>) -> io::Result<()> {
         let (read, all) = (AccessFs::from_read(self.abi), self.all());
-        for path in SYSTEM.iter().map(Path::new) {
-            self.grant_if_there(path, read)?;
+        for path in SYSTEM.iter().map(Path::new).filter(|path| path.exists()) {
+            self.grant(path, read)?;
         }
-        for device in DEVICES.iter().map(Path::new) {
-            self.grant_if_there(device, AccessFs::ReadFile | AccessFs::WriteFile)?;
+        for device in DEVICES.iter().map(Path::new).filter(|device| device.exists()) {
+            self.grant(device, AccessFs::ReadFile | AccessFs::WriteFile)?;
         }
-        self.grant(&private::home(&plan.private), all)?;
+        self.grant(&plan.home(), all)?;
         for path in &plan.read {
             self.grant_around(path, plan, read)?;
         }
         for path in &plan.write {
             self.grant_around(path, plan, all)?;
         }
-        let workspace = if plan.writable == Writable::Workspace { all } else { read };
-        self.grant_around(&plan.workspace, plan, workspace)?;
-        for path in declared::paths(plan) {
+        self.grant_around(&plan.workspace, plan, read)?;
+        for path in &plan.declared {
             self.grant_declared(path, plan)?;
         }
-        let mut ruleset = self.ruleset.ok_or_else(|| io::Error::other("there are no rules"))?;
+        let mut ruleset = self.ruleset;
         if let Some(port) = port.filter(|_| self.abi >= ABI::V4) {
             ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(io::Error::other)?;
         }
@@ -144,19 +143,12 @@ impl Rules {
     fn grant_open(&mut self, file: &OwnedFd, access: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode).is_dir();
         let access = if is_folder { access } else { access & AccessFs::from_file(self.abi) };
-        let ruleset = self.ruleset.take().ok_or_else(|| io::Error::other("there are no rules"))?;
-        let rule = PathBeneath::new(file.as_fd(), access);
-        self.ruleset = Some(ruleset.add_rule(rule).map_err(io::Error::other)?);
-        Ok(())
+        (&mut self.ruleset).add_rule(PathBeneath::new(file.as_fd(), access)).map(drop).map_err(io::Error::other)
     }
 
     fn grant(&mut self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
         let file = open(path, 0).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
         self.grant_open(&file, access)
-    }
-
-    fn grant_if_there(&mut self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
-        if path.exists() { self.grant(path, access) } else { Ok(()) }
     }
 
     /// Grants a path that may contain hidden ones. In a mount namespace those are masked; without one they are left

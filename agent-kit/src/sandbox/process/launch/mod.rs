@@ -19,13 +19,14 @@ mod hidden;
 mod landlock;
 mod mounts;
 mod namespaces;
-mod private;
 mod probe;
 mod program;
 mod seccomp;
 mod supervise;
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Isolation, Plan, Report};
+use crate::sandbox::private::Private;
 use hidden::Places;
 
 pub(super) use bubblewrap::program as bubblewrap_program;
@@ -76,12 +78,14 @@ fn outer() -> Result<(), Report> {
     let _ = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o022));
     let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    let private = private::make(&plan.temporary).map_err(not_started)?;
+    let private = Private::make(&plan.temporary).map_err(not_started)?;
     plan.private = private.path().to_path_buf();
     if plan.workspace.as_os_str().is_empty() {
-        plan.workspace = private::home(&plan.private);
+        plan.workspace = plan.home();
     }
-    let ended = supervised(&plan, &stdin);
+    let mut folders = [plan.home(), plan.void()].into_iter();
+    let made = folders.try_for_each(|folder| DirBuilder::new().mode(0o700).create(folder)).map_err(not_started);
+    let ended = made.and_then(|()| supervised(&plan, &stdin));
     // Nobody listens any more when this cannot be written.
     let _ = ended.err().map(|report| report.write(&mut io::stdout()));
     // Closing these streams shows the caller that the processes are dead; the removal need not be waited for.

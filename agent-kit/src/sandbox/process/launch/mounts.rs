@@ -12,45 +12,36 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
-use super::super::plan::{Plan, Writable};
-use super::{declared, private};
+use super::super::plan::Plan;
 
 pub(super) const NONE: Option<&str> = None;
 
 /// The writable folders and files, without links.
 pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
-    let workspace = (plan.writable == Writable::Workspace).then(|| plan.workspace.clone());
     let granted = plan.write.iter().filter_map(|path| path.canonicalize().ok());
     // Landlock refuses links created meanwhile, with a reason.
-    let declared = declared::paths(plan).iter().filter_map(|path| plan.workspace.join(path).canonicalize().ok());
+    let declared = plan.declared.iter().filter_map(|path| plan.workspace.join(path).canonicalize().ok());
     let declared = declared.filter(|path| path.starts_with(&plan.workspace));
-    let mut writable: Vec<PathBuf> =
-        granted.chain(workspace).chain(declared).chain([private::home(&plan.private)]).collect();
+    let mut writable: Vec<PathBuf> = granted.chain(declared).chain([plan.home()]).collect();
     // Outermost first, so that no mount covers an earlier one.
     writable.sort_by_key(|path| path.components().count());
     writable.dedup();
     writable
 }
 
-/// Makes every mount read-only, and each writable path a writable mount.
+/// Makes each writable path a mount, and every other mount read-only.
 pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     let writable = writable(plan);
+    for root in &writable {
+        mount(Some(root), root, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    }
     for (point, flags) in mounts()? {
-        if writable.iter().any(|root| point.starts_with(root) && point != *root) {
+        if writable.iter().any(|root| point.starts_with(root)) {
             continue;
         }
         match remount(&point, flags | MsFlags::MS_RDONLY) {
             // Mounts that we cannot access, or that are covered, the program cannot access either.
             Ok(()) | Err(Errno::ENOENT | Errno::EACCES | Errno::EINVAL) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    for root in &writable {
-        mount(Some(root), root, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
-        let flags = mounts()?.into_iter().rev().find(|(point, _)| point == root).map(|(_, flags)| flags);
-        match remount(root, flags.unwrap_or(MsFlags::empty()) & !MsFlags::MS_RDONLY) {
-            // It was read-only before and stays so.
-            Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -14,7 +14,7 @@ use rustix::thread::{
 
 use super::super::plan::{Isolation, Plan};
 use super::mounts::{self, NONE};
-use super::{entrance, hidden, private};
+use super::{entrance, hidden};
 
 /// Root's user id inside. Other users keep theirs.
 const ROOT_INSIDE: u32 = 1000;
@@ -45,7 +45,7 @@ pub(super) fn enter(plan: &Plan) -> io::Result<()> {
     }
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
     mounts::make_read_only(plan)?;
-    hidden::mask(plan, &private::void(&plan.private))?;
+    hidden::mask(plan, &plan.void())?;
     // Executing the next stage would drop this capability, which it needs to mount `/proc`.
     let sets = capabilities(None)?;
     set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::SYS_ADMIN, ..sets })?;

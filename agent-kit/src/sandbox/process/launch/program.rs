@@ -12,7 +12,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::super::descriptors;
 use super::super::plan::{Isolation, Limits, Plan, Report};
-use super::{close_all_others, entrance, landlock, namespaces, no_sandbox, not_started, private, seccomp};
+use super::{close_all_others, entrance, landlock, namespaces, no_sandbox, not_started, seccomp};
 
 pub(super) fn become_program() -> Result<(), Report> {
     close_all_others()?;
@@ -27,7 +27,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     let stdin = streams.next().map_or_else(|| stdin(&input), |stdin| Ok(stdin.into())).map_err(not_started)?;
 
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| Report::NotStarted("argv is empty".to_owned()))?;
-    let home = private::home(&plan.private);
+    let home = plan.home();
     let mut command = Command::new(name);
     command.args(arguments).env_clear().env("TMPDIR", &home).env("HOME", &home);
     command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));

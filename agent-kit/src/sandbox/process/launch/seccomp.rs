@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
 
-use super::super::plan::{Plan, Writable};
+use super::super::plan::Plan;
 
 /// Refused whatever the arguments.
 const REFUSED: &[i64] = &[
@@ -207,27 +208,6 @@ const NEW_NAMESPACES: [i32; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// The files whose permissions, owners and times can be changed. Landlock does not restrict these calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attributes {
-    /// Those on writable mounts.
-    ByMounts,
-    /// Open files: without a mount namespace, a name could be any file of the user. A read-only file can be opened too.
-    OfOpenFiles,
-    /// None: there is no mount namespace, and not the whole workspace is writable.
-    OfNone,
-}
-
-impl Attributes {
-    fn of(plan: &Plan) -> Self {
-        match plan.writable {
-            _ if plan.isolation.has_namespaces() => Self::ByMounts,
-            Writable::Workspace => Self::OfOpenFiles,
-            Writable::Nothing | Writable::Paths(_) => Self::OfNone,
-        }
-    }
-}
-
 /// Restricts this process, which must have `no_new_privs` set.
 pub(super) fn restrict(plan: &Plan) -> io::Result<()> {
     // As if they did not exist: their flags and modes are in memory, which a filter cannot read, and C libraries fall
@@ -255,21 +235,24 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
         Ok(())
     };
     if plan.has_proxy {
-        add(libc::SYS_socket, vec![is_not(0, INTERNET_FAMILY)?])?;
+        add(libc::SYS_socket, vec![when(0, Ne, INTERNET_FAMILY)?])?;
         for kind in (0..=SOCKET_KIND).filter(|kind| *kind != STREAM_KIND) {
-            add(libc::SYS_socket, vec![has_of(1, SOCKET_KIND, kind)?])?;
+            add(libc::SYS_socket, vec![when(1, MaskedEq(SOCKET_KIND), kind)?])?;
         }
-        add(libc::SYS_socket, STREAM_PROTOCOLS.into_iter().map(|number| is_not(2, number)).collect::<Result<_, _>>()?)?;
+        add(
+            libc::SYS_socket,
+            STREAM_PROTOCOLS.into_iter().map(|number| when(2, Ne, number)).collect::<Result<_, _>>()?,
+        )?;
     }
     for flag in NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok()) {
         add(libc::SYS_clone, vec![has(0, flag)?])?;
     }
     for request in TYPING {
-        add(libc::SYS_ioctl, vec![is(1, request)?])?;
+        add(libc::SYS_ioctl, vec![when(1, Eq, request)?])?;
     }
-    add(libc::SYS_socketpair, vec![is_not(0, PAIRED_FAMILY)?])?;
+    add(libc::SYS_socketpair, vec![when(0, Ne, PAIRED_FAMILY)?])?;
     for kind in (0..=SOCKET_KIND).filter(|kind| !PAIRED_KINDS.contains(kind)) {
-        add(libc::SYS_socketpair, vec![has_of(1, SOCKET_KIND, kind)?])?;
+        add(libc::SYS_socketpair, vec![when(1, MaskedEq(SOCKET_KIND), kind)?])?;
     }
     for bit in RUNS_AS_OWNER {
         for (number, mode) in MODES {
@@ -282,30 +265,28 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
         }
     }
     // The limits of another process.
-    add(libc::SYS_prlimit64, vec![is_not(0, 0)?])?;
-    if !plan.isolation.has_namespaces() {
+    add(libc::SYS_prlimit64, vec![when(0, Ne, 0)?])?;
+    let (has_mounts, has_workspace) = (plan.isolation.has_namespaces(), plan.writes_workspace());
+    if !has_mounts {
         for (number, process) in OF_PROCESSES {
-            add(*number, vec![is_not(*process, 0)?])?;
+            add(*number, vec![when(*process, Ne, 0)?])?;
         }
         for (number, user) in OF_USERS {
-            add(number, vec![is(0, user)?])?;
+            add(number, vec![when(0, Eq, user)?])?;
         }
-    }
-    let attributes = Attributes::of(plan);
-    if attributes == Attributes::OfOpenFiles {
         // Without a name it changes an open file.
-        add(libc::SYS_utimensat, vec![SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?])?;
+        add(libc::SYS_utimensat, vec![SeccompCondition::new(1, SeccompCmpArgLen::Qword, Ne, 0)?])?;
     }
-    // Last, because a call that is always refused has no rules.
-    let whole: &[&[i64]] = match attributes {
-        Attributes::ByMounts => &[],
-        Attributes::OfOpenFiles => &[ATTRIBUTES, SHARED],
-        Attributes::OfNone => &[ATTRIBUTES, OPEN_ATTRIBUTES, SHARED],
-    };
-    if !plan.has_proxy {
-        rules.extend(CONNECTING.iter().map(|number| (*number, Vec::new())));
-    }
-    rules.extend(whole.iter().copied().flatten().map(|number| (*number, Vec::new())));
+    // Last, because a call that is always refused has no rules. Landlock does not restrict changes of attributes. Where
+    // mounts do not either, a name could be any file of the user, and a read-only file can be opened too.
+    let whole = [
+        (CONNECTING, !plan.has_proxy),
+        (ATTRIBUTES, !has_mounts),
+        (SHARED, !has_mounts),
+        (OPEN_ATTRIBUTES, !has_mounts && !has_workspace),
+    ];
+    let whole = whole.into_iter().filter(|(_, is_refused)| *is_refused).flat_map(|(numbers, _)| numbers);
+    rules.extend(whole.map(|number| (*number, Vec::new())));
     #[cfg(target_arch = "x86_64")]
     {
         let same: Vec<i64> =
@@ -315,20 +296,12 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The argument has this bit. The kernel ignores the upper half of an argument, too.
+/// The kernel ignores the upper half of such an argument, too.
+fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
+/// The argument has this bit.
 fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
-    has_of(argument, bit, bit)
-}
-
-/// These bits of the argument have this value.
-fn has_of(argument: u8, bits: u64, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), value)
-}
-
-fn is(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
-}
-
-fn is_not(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
+    when(argument, MaskedEq(bit), bit)
 }
