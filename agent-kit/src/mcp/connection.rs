@@ -17,7 +17,6 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Bounded, Guarded, Watch};
@@ -25,7 +24,7 @@ use super::process::{Process, Program};
 use super::settings::{ServerSettings, Transport};
 use crate::bound;
 use crate::redact::{Redactor, Secret};
-use crate::sandbox::process::WorkingDir;
+use crate::sandbox::process::{Exit, WorkingDir};
 use crate::tool::Error;
 use crate::web;
 
@@ -122,7 +121,7 @@ impl Connection {
     }
 
     /// Ends the connection, and the server if it is a program.
-    pub fn end(&self) -> Option<oneshot::Receiver<()>> {
+    pub fn end(&self) -> Option<impl Future<Output = Result<Exit, Error>> + Send + use<>> {
         self.is_broken.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
         self.remote.process.as_ref().map(Process::end)

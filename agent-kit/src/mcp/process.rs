@@ -2,18 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::oneshot;
+use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::supervisor;
@@ -34,12 +32,8 @@ const TAIL_LINES: usize = 5;
 pub const GRACE: Duration = Duration::from_secs(1);
 /// The additional time for its supervisor.
 const SUPERVISOR_GRACE: Duration = Duration::from_millis(700);
-/// The interval at which its end is polled.
-const GRACE_STEP: Duration = Duration::from_millis(10);
-/// How long to wait for the standard error of a server that has ended.
-const LAST_WORDS: Duration = Duration::from_millis(300);
-/// The same for a server in a sandbox, which ends in several stages.
-const WALLED_LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to wait for the end of a server and of its standard error. One in a sandbox ends in several stages.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The processor time of a server in a sandbox: it lives as long as its run.
 const CPU: Duration = Duration::from_hours(24);
 
@@ -56,25 +50,8 @@ pub struct Program<'a> {
 /// A running server. Dropping it ends everything that it started.
 #[derive(Debug)]
 pub struct Process {
-    kind: Kind,
+    running: Running,
     tail: Tail,
-}
-
-#[derive(Debug)]
-enum Kind {
-    /// Our child, which leads a process group.
-    Group(Group),
-    /// A program in a sandbox, which ends it.
-    Sandboxed(Running),
-}
-
-#[derive(Debug)]
-struct Group {
-    /// Not reaped before the group is dead: until then its id names this group and no other.
-    child: Mutex<Option<(Child, Private)>>,
-    pid: Option<Pid>,
-    /// How long it may take to end.
-    grace: Duration,
 }
 
 pub type Output = Pin<Box<dyn AsyncRead + Send>>;
@@ -82,9 +59,9 @@ pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Process {
     pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
-        match program.sandbox {
-            Some(sandbox) => Self::sandboxed(program, sandbox).await,
-            None => Self::group(program).map_err(|error| {
+        let Live { stdin, stdout, stderr, running } = match program.sandbox {
+            Some(sandbox) => sandboxed(program, sandbox).await?,
+            None => unconfined(program).map_err(|error| {
                 let mut why = error.to_string();
                 let is_relative = program.command.contains('/') && !program.command.starts_with('/');
                 if is_relative && *program.working_dir == WorkingDir::Private {
@@ -93,79 +70,26 @@ impl Process {
                     );
                 }
                 Error::new(Code::McpStart, why)
-            }),
-        }
-    }
-
-    fn group(program: &Program<'_>) -> io::Result<(Self, Output, Input)> {
-        process::undumpable();
-        let private = Private::make(&std::env::temp_dir())?;
-        let mut child = match command(program, private.path()).spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                private.remove();
-                return Err(error);
-            }
+            })?,
         };
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (tail, child) = (Tail::default(), Mutex::new(Some((child, private))));
-        // From here on, dropping it ends the program.
-        let grace = if program.launcher.is_some() { GRACE + SUPERVISOR_GRACE } else { GRACE };
-        let process = Self { kind: Kind::Group(Group { child, pid, grace }), tail };
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(io::Error::other("a pipe is missing"));
-        };
-        tokio::spawn(process.tail.clone().read(ChildStderr::from_std(stderr)?));
-        Ok((process, Box::pin(ChildStdout::from_std(stdout)?), Box::pin(ChildStdin::from_std(stdin)?)))
-    }
-
-    async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<(Self, Output, Input), Error> {
-        let argv = [program.command].into_iter().map(str::to_owned).chain(program.args.iter().cloned());
-        let ours = ENVIRONMENT.iter().filter(|name| **name != "HOME");
-        let ours = ours.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
-        let stated = program.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
-        let command = process::Command {
-            env: ours.chain(stated).collect::<BTreeMap<_, _>>(),
-            working_dir: program.working_dir.clone(),
-            access: Access::Granted,
-            limits: Limits { cpu: CPU, output_bytes: u64::MAX, ..Limits::default() },
-            ..process::Command::new(argv.collect())
-        };
-        let Live { stdin, stdout, stderr, running } = sandbox.open(command).await?;
-        let process = Self { kind: Kind::Sandboxed(running), tail: Tail::default() };
+        let process = Self { running, tail: Tail::default() };
         tokio::spawn(process.tail.clone().read(stderr));
         Ok((process, stdout, stdin))
     }
 
     /// How it ended, if it did, and the last lines of its standard error, in words that complete "the server ...".
     pub async fn last_words(&self) -> String {
-        let mut words = match &self.kind {
-            Kind::Group(group) => {
-                let exited = async {
-                    self.tail.ended.cancelled().await;
-                    while group.pid.and_then(exit).is_none() {
-                        tokio::time::sleep(GRACE_STEP).await;
-                    }
-                };
-                let _ = tokio::time::timeout(LAST_WORDS, exited).await;
-                group.pid.and_then(exit).map(exit_words)
-            }
-            Kind::Sandboxed(running) => {
-                let ended = async {
-                    self.tail.ended.cancelled().await;
-                    running.ended().await
-                };
-                match tokio::time::timeout(WALLED_LAST_WORDS, ended).await {
-                    Ok(Ok(exit)) => Some(exit_words(exit)),
-                    Ok(Err(error)) => Some(format!("was ended: {}", error.message)),
-                    Err(_) => None,
-                }
-            }
-        }
-        .unwrap_or_else(|| "closed its output".to_owned());
-        words.push_str(&self.wrote());
-        words
+        let ended = async {
+            self.tail.ended.cancelled().await;
+            self.running.ended().await
+        };
+        let words = match tokio::time::timeout(LAST_WORDS, ended).await {
+            Ok(Ok(Exit::Code(code))) => format!("ended with exit code {code}"),
+            Ok(Ok(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
+            Ok(Err(error)) => format!("was ended: {}", error.message),
+            Err(_) => "closed its output".to_owned(),
+        };
+        words + &self.wrote()
     }
 
     /// The last lines of its standard error so far, as the end of a sentence.
@@ -174,57 +98,100 @@ impl Process {
         if lines.is_empty() { lines } else { format!("; it last wrote: {lines}") }
     }
 
-    /// Ends it and everything that it started. The receiver is notified when that is done.
-    pub fn end(&self) -> oneshot::Receiver<()> {
-        match &self.kind {
-            Kind::Group(group) => group.end(),
-            Kind::Sandboxed(running) => {
-                let (over, told) = oneshot::channel();
-                running.end();
-                let ended = running.ended();
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(async move {
-                        let _ = ended.await;
-                        let _ = over.send(());
-                    });
-                }
-                told
-            }
-        }
+    /// Ends it and everything that it started. The future waits until that is done.
+    pub fn end(&self) -> impl Future<Output = Result<Exit, Error>> + Send + use<> {
+        self.running.end();
+        self.running.ended()
     }
+}
+
+async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<Live, Error> {
+    let argv = [program.command].into_iter().map(str::to_owned).chain(program.args.iter().cloned());
+    let ours = ENVIRONMENT.iter().filter(|name| **name != "HOME");
+    let ours = ours.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    let stated = program.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
+    let command = process::Command {
+        env: ours.chain(stated).collect::<BTreeMap<_, _>>(),
+        working_dir: program.working_dir.clone(),
+        access: Access::Granted,
+        limits: Limits { cpu: CPU, output_bytes: u64::MAX, ..Limits::default() },
+        ..process::Command::new(argv.collect())
+    };
+    sandbox.open(command).await
+}
+
+/// Starts a server as our child, which leads a process group.
+fn unconfined(program: &Program<'_>) -> io::Result<Live> {
+    process::undumpable();
+    let private = Private::make(&std::env::temp_dir())?;
+    let mut child = match command(program, private.path()).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            private.remove();
+            return Err(error);
+        }
+    };
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (running, stop, over) = Running::new();
+    let group = Group { child, pid, private: Some(private), has_supervisor: program.launcher.is_some() };
+    tokio::spawn(async move {
+        let exit = group.until_ended(&stop).await;
+        over.send_replace(Some(exit.map_err(|error| Error::new(Code::McpEnded, error.to_string()))));
+    });
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(io::Error::other("a pipe is missing"));
+    };
+    Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
+}
+
+struct Group {
+    child: Child,
+    pid: Option<Pid>,
+    /// Until it is ended.
+    private: Option<Private>,
+    has_supervisor: bool,
 }
 
 impl Group {
-    /// Sends SIGTERM, and SIGKILL to what is left after a second. A supervisor does the same to the group that it
-    /// watches.
-    fn end(&self) -> oneshot::Receiver<()> {
-        let (over, told) = oneshot::channel();
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let grace = self.grace;
-        if let (Some((mut child, private)), Some(pid)) = (child, self.pid) {
-            let _ = rustix::process::kill_process_group(pid, Signal::TERM);
-            // A thread, because there may be no runtime any longer.
-            let ending = std::thread::Builder::new().name("mcp-end".to_owned()).spawn(move || {
-                let began = Instant::now();
-                while exit(pid).is_none() && began.elapsed() < grace {
-                    std::thread::sleep(GRACE_STEP);
-                }
-                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-                let _ = child.wait();
-                private.remove();
-                let _ = over.send(());
-            });
-            if ending.is_err() {
-                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    /// Waits until the server ends. When it is to end, sends SIGTERM, and SIGKILL to what is left after a second; a
+    /// supervisor does the same to the group that it watches.
+    async fn until_ended(mut self, stop: &CancellationToken) -> io::Result<Exit> {
+        let grace = if self.has_supervisor { GRACE + SUPERVISOR_GRACE } else { GRACE };
+        let ended = tokio::select! {
+            status = self.child.wait() => Some(status),
+            () = stop.cancelled() => {
+                self.send(Signal::TERM);
+                tokio::time::timeout(grace, self.child.wait()).await.ok()
             }
+        };
+        self.send(Signal::KILL);
+        let status = match ended {
+            Some(status) => status,
+            None => self.child.wait().await,
+        };
+        if let Some(private) = self.private.take() {
+            let _ = tokio::task::spawn_blocking(|| private.remove()).await;
         }
-        told
+        status.map(Exit::from)
+    }
+
+    fn send(&self, signal: Signal) {
+        let _ = self.pid.map(|pid| kill_process_group(pid, signal));
     }
 }
 
-impl Drop for Process {
+/// Ends what is left when the runtime goes. A supervisor takes its time and clears up.
+impl Drop for Group {
     fn drop(&mut self) {
-        drop(self.end());
+        match self.private.take() {
+            Some(_) if self.has_supervisor => self.send(Signal::TERM),
+            Some(private) => {
+                self.send(Signal::KILL);
+                private.remove();
+            }
+            None => {}
+        }
     }
 }
 
@@ -256,21 +223,6 @@ fn command(program: &Program<'_>, private: &Path) -> Command {
             WorkingDir::Folder(folder) => folder,
         });
     command
-}
-
-fn exit_words(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("ended with exit code {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-    }
-}
-
-/// How a child ended, without reaping it.
-fn exit(pid: Pid) -> Option<Exit> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let status = rustix::process::waitid(WaitId::Pid(pid), options).ok().flatten()?;
-    let code = status.exit_status().map(Exit::Code);
-    code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
 /// The end of a server's standard error.

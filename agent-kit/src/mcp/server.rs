@@ -23,6 +23,7 @@ use super::resources;
 use super::settings::ServerSettings;
 use super::tool::McpTool;
 use crate::redact::Redactor;
+use crate::sandbox::process::Exit;
 use crate::tool::{Error, Invocation, Tool};
 
 /// How often a server is restarted without an answer in between.
@@ -155,7 +156,7 @@ impl Shared {
         Arc::clone(&self.catalogue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn end(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
+    fn end(&self) -> Option<impl Future<Output = Result<Exit, Error>> + Send + use<>> {
         self.turn.close();
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *connection, Current::Ended) {

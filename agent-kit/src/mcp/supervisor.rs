@@ -6,8 +6,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getppid, kill_process_group};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,6 +21,9 @@ pub const VERB: &str = "__mcp_server";
 
 /// The exit code of a shell for a missing command.
 const NOT_FOUND: u8 = 127;
+
+/// The interval of checking whether our parent is still there.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// If this process was started as a supervisor, acts as one until the server ends. A binary that serves as
 /// [launcher](super::Transport::Stdio::launcher) calls this first in its `main` and returns the exit code, if any.
@@ -44,7 +48,6 @@ fn watched_over(parent: i32, command: &OsStr, arguments: impl Iterator<Item = Os
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
     runtime.block_on(async {
-        let watched = parent::Watched::new(parent);
         let Ok(mut told) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
         let mut child = match Command::new(command).args(arguments).process_group(0).spawn() {
             Ok(child) => child,
@@ -61,7 +64,7 @@ fn watched_over(parent: i32, command: &OsStr, arguments: impl Iterator<Item = Os
                 end_by(Signal::TERM);
                 tokio::time::timeout(GRACE, child.wait()).await.ok().and_then(Result::ok)
             }
-            () = watched.gone() => None,
+            () = without(Pid::from_raw(parent)) => None,
         };
         // Ends whatever the server left running.
         end_by(Signal::KILL);
@@ -70,58 +73,9 @@ fn watched_over(parent: i32, command: &OsStr, arguments: impl Iterator<Item = Os
     })
 }
 
-#[cfg(target_os = "linux")]
-mod parent {
-    use std::os::fd::OwnedFd;
-
-    use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
-    use tokio::io::Interest;
-    use tokio::io::unix::AsyncFd;
-
-    /// The process that started us.
-    pub struct Watched {
-        pid: Option<Pid>,
-        /// `None` if the kernel does not support it.
-        pidfd: Option<AsyncFd<OwnedFd>>,
-    }
-
-    impl Watched {
-        #[expect(
-            deprecated,
-            reason = "the newer one is unsafe, because a type may lie about its descriptor; ours does not"
-        )]
-        pub fn new(parent: i32) -> Self {
-            let pid = Pid::from_raw(parent);
-            let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
-            Self { pid, pidfd: pidfd.and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE).ok()) }
-        }
-
-        /// Waits until it is gone; its pidfd becomes readable then.
-        pub async fn gone(&self) {
-            // If it ended before the pidfd was opened, we have another parent by now.
-            if getppid() != self.pid {
-                return;
-            }
-            match &self.pidfd {
-                Some(pidfd) => drop(pidfd.readable().await),
-                None => std::future::pending().await,
-            }
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod parent {
-    /// Other systems do not report the end of a process that is no child.
-    pub struct Watched;
-
-    impl Watched {
-        pub fn new(_parent: i32) -> Self {
-            Self
-        }
-
-        pub async fn gone(&self) {
-            std::future::pending().await
-        }
+/// Waits until we have another parent. A process learns of the end of its parent in no better way that every system has.
+async fn without(parent: Option<Pid>) {
+    while getppid() == parent {
+        tokio::time::sleep(LOOK).await;
     }
 }
