@@ -40,27 +40,18 @@ impl fmt::Display for LeftOut {
 
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
-    /// Every offered tool, by the server's name for it.
+    /// Every offered tool, by the server's name for it, and the existence of resources, which become tools too.
     pub pins: BTreeMap<String, Pin>,
     pub left_out: Vec<LeftOut>,
-    pub has_resources: bool,
 }
 
 impl Catalogue {
-    /// All pins: each tool, and the existence of resources, which become tools too.
-    pub fn pinned(&self) -> BTreeMap<String, Pin> {
-        let mut pinned = self.pins.clone();
-        if self.has_resources {
-            let words = "The server offers resources, which can be listed and read.".to_owned();
-            pinned.insert(RESOURCES.to_owned(), Pin::new(RESOURCES, &words, "{}", words.clone(), "{}".to_owned()));
-        }
-        pinned
+    pub fn has_resources(&self) -> bool {
+        self.pins.contains_key(RESOURCES)
     }
 
-    /// Restores a catalogue from the pins that [`pinned`](Self::pinned) returned.
-    pub fn of_pins(mut pins: BTreeMap<String, Pin>) -> Self {
-        let has_resources = pins.remove(RESOURCES).is_some();
-        Self { pins, left_out: Vec::new(), has_resources }
+    pub fn tools(&self) -> impl Iterator<Item = (&String, &Pin)> {
+        self.pins.iter().filter(|(name, _)| *name != RESOURCES)
     }
 
     /// Asks a server for its tools.
@@ -69,7 +60,12 @@ impl Catalogue {
     /// When the list is endless or invalid.
     pub async fn ask(server: &str, connection: &Connection) -> Result<Self, Error> {
         let capabilities = connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
-        let mut catalogue = Self { has_resources: capabilities.resources.is_some(), ..Self::default() };
+        let mut catalogue = Self::default();
+        if capabilities.resources.is_some() {
+            let words = "The server offers resources, which can be listed and read.";
+            let pin = Pin::new(RESOURCES, words, "{}", words.to_owned(), "{}".to_owned());
+            catalogue.pins.insert(RESOURCES.to_owned(), pin);
+        }
         if capabilities.tools.is_none() {
             return Ok(catalogue);
         }
@@ -86,7 +82,7 @@ impl Catalogue {
                 Err(error) => return Err(connection.fault(&error).await),
             };
             let tools = page.tools;
-            if catalogue.pins.len() + catalogue.left_out.len() + tools.len() > MAX_TOOLS {
+            if wire_names.len() + tools.len() > MAX_TOOLS {
                 return Err(fault(format!("there are more than {MAX_TOOLS}")));
             }
             for tool in tools {

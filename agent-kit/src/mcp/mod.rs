@@ -25,7 +25,6 @@ mod guard;
 mod outcome;
 mod pins;
 mod process;
-mod resources;
 mod server;
 mod settings;
 mod supervisor;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{MetaObject, RequestMetaObject};
@@ -19,9 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use super::catalogue::{Catalogue, LeftOut};
 use super::connection::Connection;
 use super::pins::{self, Pin};
-use super::resources;
 use super::settings::ServerSettings;
-use super::tool::McpTool;
+use super::tool::{LIST_RESOURCES, McpTool, READ_RESOURCE};
 use crate::redact::Redactor;
 use crate::sandbox::process::Exit;
 use crate::tool::{Error, Invocation, Tool};
@@ -42,18 +41,13 @@ pub struct Server {
 pub struct Shared {
     settings: ServerSettings,
     redactor: Redactor,
-    connection: Mutex<Current>,
-    catalogue: Mutex<Arc<Catalogue>>,
+    /// Once it was started.
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// As it was agreed to.
+    catalogue: Catalogue,
     /// Held while opening or checking the connection. Closed once the server is dropped.
     turn: Semaphore,
     restarts: AtomicUsize,
-}
-
-#[derive(Clone)]
-enum Current {
-    NotStarted,
-    Started(Arc<Connection>),
-    Ended,
 }
 
 impl Server {
@@ -68,7 +62,7 @@ impl Server {
         settings.check()?;
         let redactor = settings.redactor();
         let (connection, catalogue) = open(&settings, &redactor).await?;
-        Ok(Self::of(settings, redactor, Current::Started(Arc::new(connection)), catalogue))
+        Ok(Self::of(settings, redactor, Some(Arc::new(connection)), catalogue))
     }
 
     /// Creates a server with pinned tools. It is started or reached at the first call of one of its tools; its tools
@@ -77,15 +71,20 @@ impl Server {
     pub fn pinned(settings: ServerSettings, pins: BTreeMap<String, Pin>) -> Result<Self, Error> {
         settings.check()?;
         let redactor = settings.redactor();
-        Ok(Self::of(settings, redactor, Current::NotStarted, Catalogue::of_pins(pins)))
+        Ok(Self::of(settings, redactor, None, Catalogue { pins, left_out: Vec::new() }))
     }
 
-    fn of(settings: ServerSettings, redactor: Redactor, connection: Current, catalogue: Catalogue) -> Self {
+    fn of(
+        settings: ServerSettings,
+        redactor: Redactor,
+        connection: Option<Arc<Connection>>,
+        catalogue: Catalogue,
+    ) -> Self {
         let shared = Shared {
             settings,
             redactor,
             connection: Mutex::new(connection),
-            catalogue: Mutex::new(Arc::new(catalogue)),
+            catalogue,
             turn: Semaphore::new(1),
             restarts: AtomicUsize::new(0),
         };
@@ -98,14 +97,14 @@ impl Server {
 
     /// Its tools, and two for its resources if it has any and no tools of these names.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let catalogue = self.shared.catalogue();
-        let pinned = catalogue.pins.iter().map(|(name, pin)| McpTool::pinned(name, pin, &self.shared));
+        let catalogue = &self.shared.catalogue;
+        let pinned = catalogue.tools().map(|(name, pin)| McpTool::pinned(name, pin, &self.shared));
         let mut tools: Vec<Arc<dyn Tool>> = pinned.map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
-        if catalogue.has_resources {
-            if !catalogue.pins.contains_key(resources::LIST) {
+        if catalogue.has_resources() {
+            if !catalogue.pins.contains_key(LIST_RESOURCES) {
                 tools.push(Arc::new(McpTool::list_resources(&self.shared)));
             }
-            if !catalogue.pins.contains_key(resources::READ) {
+            if !catalogue.pins.contains_key(READ_RESOURCE) {
                 tools.push(Arc::new(McpTool::read_resource(&self.shared)));
             }
         }
@@ -113,24 +112,12 @@ impl Server {
     }
 
     pub fn left_out(&self) -> Vec<LeftOut> {
-        self.shared.catalogue().left_out.clone()
+        self.shared.catalogue.left_out.clone()
     }
 
     /// The current pins, by the server's name for each tool.
     pub fn pins(&self) -> BTreeMap<String, Pin> {
-        self.shared.catalogue().pinned()
-    }
-
-    /// Asks for the tools again and pins them. The caller compares the pins with the old ones
-    /// ([`compare`](super::compare)); tools returned earlier do not change.
-    pub async fn pin_again(&self) -> Result<BTreeMap<String, Pin>, Error> {
-        let connection = self.shared.connection().await?;
-        let asked = Catalogue::ask(self.name(), &connection);
-        let catalogue = self.shared.within(asked, self.shared.settings.call_timeout).await??;
-        connection.set_changed(BTreeMap::new());
-        let pins = catalogue.pinned();
-        *self.shared.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
-        Ok(pins)
+        self.shared.catalogue.pins.clone()
     }
 
     /// Ends it and waits until its processes are dead, which a drop does not.
@@ -152,27 +139,18 @@ impl Shared {
         &self.settings.name
     }
 
-    fn catalogue(&self) -> Arc<Catalogue> {
-        Arc::clone(&self.catalogue.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn end(&self) -> Option<impl Future<Output = Result<Exit, Error>> + Send + use<>> {
         self.turn.close();
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *connection, Current::Ended) {
-            Current::Started(connection) => connection.end(),
-            Current::NotStarted | Current::Ended => None,
-        }
+        self.started().take()?.end()
     }
 
     /// Returns an open connection with every change of the tools noticed: the current one, or a new one if that ended.
     pub async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let _turn = self.turn.acquire().await.map_err(|_| self.stopped())?;
-        let connection = match self.current() {
-            Current::Started(connection) if connection.is_open() => connection,
-            Current::Started(ended) => self.restart(&ended).await?,
-            Current::NotStarted => self.first().await?,
-            Current::Ended => return Err(self.stopped()),
+        let started = self.started().clone();
+        let connection = match started {
+            Some(connection) if connection.is_open() => connection,
+            ended => self.opened(ended.as_deref()).await?,
         };
         if connection.watch().take_tools_changed() {
             let asked = Catalogue::ask(self.name(), &connection);
@@ -188,45 +166,37 @@ impl Shared {
         Ok(connection)
     }
 
-    fn current(&self) -> Current {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn started(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn first(&self) -> Result<Arc<Connection>, Error> {
-        if self.restarts.fetch_add(1, Ordering::SeqCst) > MAX_RESTARTS {
-            let message = format!("the MCP server {} could not be started too often and stays down", self.name());
-            return Err(Error::new(Code::McpStart, message));
-        }
-        let connection = self.opened().await?;
-        self.restarts.store(0, Ordering::SeqCst);
-        Ok(connection)
-    }
-
-    async fn restart(&self, ended: &Connection) -> Result<Arc<Connection>, Error> {
-        if self.restarts.fetch_add(1, Ordering::SeqCst) >= MAX_RESTARTS {
-            let mut error = ended.ended().await;
+    /// Starts or reaches the server, for the first time or because its connection has ended.
+    async fn opened(&self, ended: Option<&Connection>) -> Result<Arc<Connection>, Error> {
+        let most = if ended.is_some() { MAX_RESTARTS } else { MAX_RESTARTS + 1 };
+        if self.restarts.fetch_add(1, Ordering::SeqCst) >= most {
+            let mut error = match ended {
+                Some(ended) => ended.ended().await,
+                None => Error::new(Code::McpStart, format!("the MCP server {} could not be started", self.name())),
+            };
             error.message.push_str("; it was started again too often and stays down");
             return Err(error);
         }
-        self.opened().await
-    }
-
-    async fn opened(&self) -> Result<Arc<Connection>, Error> {
         let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
         self.notice(&connection, &catalogue);
-        let connection = Arc::new(connection);
-        let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.is_none() {
+            self.restarts.store(0, Ordering::SeqCst);
+        }
+        let mut started = self.started();
         // The server may have been dropped meanwhile.
-        if matches!(*current, Current::Ended) {
+        if self.turn.is_closed() {
             return Err(self.stopped());
         }
-        *current = Current::Started(Arc::clone(&connection));
-        Ok(connection)
+        Ok(Arc::clone(started.insert(Arc::new(connection))))
     }
 
     /// Compares a server's current tools with the pins.
     fn notice(&self, connection: &Connection, now: &Catalogue) {
-        let changed = pins::compare(&self.catalogue().pins, &now.pins).err().unwrap_or_default();
+        let changed = pins::compare(&self.catalogue.pins, &now.pins).err().unwrap_or_default();
         connection.set_changed(changed.0);
     }
 

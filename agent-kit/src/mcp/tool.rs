@@ -3,18 +3,31 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, JsonObject, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolRequestParams, CallToolResponse, JsonObject, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, Resource,
 };
+use rmcp::service::{Peer, ServiceError};
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 
+use super::catalogue::MAX_PAGES;
 use super::connection::Connection;
+use super::outcome::{self, Lines};
 use super::pins::Pin;
 use super::server::Shared;
-use super::{outcome, resources};
+use crate::bound;
+use crate::redact::Redactor;
 use crate::tool::{Content, Error, Invocation, Origin, Spec, Tool};
+
+/// The tool that lists resources, unless the server has a tool of this name.
+pub const LIST_RESOURCES: &str = "list_resources";
+/// The tool that reads a resource, unless the server has a tool of this name.
+pub const READ_RESOURCE: &str = "read_resource";
+
+const MAX_RESOURCES: usize = 1000;
 
 pub struct McpTool {
     spec: Spec,
@@ -38,14 +51,14 @@ impl McpTool {
     pub fn list_resources(shared: &Arc<Shared>) -> Self {
         let description = format!("Lists what {} offers to read, one a line: address, type, name.", shared.name());
         let parameters = r#"{"properties":{},"type":"object"}"#;
-        Self::new(resources::LIST, description, parameters, Request::ListResources, shared)
+        Self::new(LIST_RESOURCES, description, parameters, Request::ListResources, shared)
     }
 
     pub fn read_resource(shared: &Arc<Shared>) -> Self {
-        let (server, list) = (shared.name(), resources::LIST);
+        let (server, list) = (shared.name(), LIST_RESOURCES);
         let description = format!("Reads what {server} offers under an address that `{server}.{list}` lists.");
         let parameters = r#"{"additionalProperties":false,"properties":{"uri":{"description":"The address.","type":"string"}},"required":["uri"],"type":"object"}"#;
-        Self::new(resources::READ, description, parameters, Request::ReadResource, shared)
+        Self::new(READ_RESOURCE, description, parameters, Request::ReadResource, shared)
     }
 
     fn new(name: &str, description: String, parameters: &str, request: Request, shared: &Arc<Shared>) -> Self {
@@ -119,10 +132,8 @@ impl Tool for McpTool {
                 }
                 Request::ListResources => {
                     let redactor = &invocation.redactor;
-                    let pages = |connection: Arc<Connection>| async move {
-                        resources::pages(connection.peer(), redactor).await
-                    };
-                    self.shared.ask(|_| Ok(()), pages).await.map(Content::from)
+                    let list = |connection: Arc<Connection>| async move { pages(connection.peer(), redactor).await };
+                    self.shared.ask(|_| Ok(()), list).await.map(Content::from)
                 }
                 Request::ReadResource => {
                     let uri = arguments.get("uri").and_then(Value::as_str);
@@ -132,4 +143,33 @@ impl Tool for McpTool {
             }
         })
     }
+}
+
+/// The list of a server's resources, one a line.
+async fn pages(peer: &Peer<RoleClient>, redactor: &Redactor) -> Result<String, ServiceError> {
+    let mut lines = Lines::new(redactor);
+    let (mut listed, mut cursor) = (0, None);
+    for _ in 0..MAX_PAGES {
+        let page = peer.list_resources(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        for resource in page.resources.iter().take(MAX_RESOURCES - listed) {
+            lines.add(&line(resource, redactor));
+            listed += 1;
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() || listed == MAX_RESOURCES {
+            break;
+        }
+    }
+    if cursor.is_some() || listed == MAX_RESOURCES {
+        lines.add(&format!("[cut here: {listed} are listed, there may be more]"));
+    } else if listed == 0 {
+        lines.add("[there are none]");
+    }
+    Ok(lines.finish())
+}
+
+fn line(resource: &Resource, redactor: &Redactor) -> String {
+    let shown = |text: &str, max_chars| bound::line(&redactor.text(text), max_chars);
+    let kind = resource.mime_type.as_deref().unwrap_or("-");
+    format!("{} {} {}", shown(&resource.uri, 500), shown(kind, 100), shown(&resource.name, 200))
 }

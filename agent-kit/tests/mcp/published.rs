@@ -103,8 +103,6 @@ async fn drive_everything(server: &Server) {
     let uri = resources.split(' ').next().unwrap();
     let uri = serde_json::json!({"uri": uri}).to_string();
     assert!(!call(&tool(server, "everything.read_resource"), &uri).await.unwrap().is_empty());
-    let pins = server.pins();
-    assert_eq!(server.pin_again().await.unwrap(), pins, "two lists of one server are pinned alike");
 }
 
 async fn server_everything_is_driven() {
