@@ -5,7 +5,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, named};
+use super::files::{CHANGE_MIB, FileCall, Patience, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
 use super::{Content, Error};
@@ -35,7 +35,7 @@ impl FileCall for EditFile {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces a text in a file. `old` must be in the file exactly once, so give enough \
         of the lines around it; with `all` every place is replaced.";
-    const ROOM: Room = Room::Change;
+    const ROOM_MIB: u32 = CHANGE_MIB;
     const ONLY_READS: bool = false;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

@@ -29,30 +29,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ROOM_MIB: usize = 48;
 static ROOM: Semaphore = Semaphore::const_new(ROOM_MIB);
 
-/// How much room a call needs, whatever its arguments and the files are.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Room {
-    /// To read or write one file, a piece at a time.
-    Piece,
-    Walk,
-    Change,
-}
-
-impl Room {
-    fn mib(self) -> u32 {
-        match self {
-            Self::Piece => 3,
-            Self::Walk => 24,
-            Self::Change => 48,
-        }
-    }
-}
+/// How much of it a call needs, whatever its arguments and the files are: to read or write one file a piece at a time, to
+/// walk folders, and to change files.
+pub(super) const PIECE_MIB: u32 = 3;
+pub(super) const WALK_MIB: u32 = 24;
+pub(super) const CHANGE_MIB: u32 = 48;
 
 /// A call of a file tool: its arguments, and how it runs.
 pub(super) trait FileCall: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
-    const ROOM: Room;
+    const ROOM_MIB: u32;
     /// Whether it only reads, so that everything it reads is recorded.
     const ONLY_READS: bool;
 
@@ -90,7 +77,7 @@ impl<C: FileCall> BuiltIn for FileTool<C> {
             }
             None => Arc::clone(&self.workspace),
         };
-        on_a_thread(C::ROOM, move |patience| {
+        on_a_thread(C::ROOM_MIB, move |patience| {
             let result = call.run(&workspace, redactor, patience);
             // A result that the time limit cut depends on more than the files.
             if let Some(watch) = watch.filter(|_| patience.is_over()) {
@@ -161,12 +148,12 @@ impl Patience {
 /// Runs the blocking `work` on a thread once there is room for it. When the future is dropped, a call that only reads
 /// stops; one that writes has either not started or runs to its end.
 fn on_a_thread<'a>(
-    room: Room,
+    room_mib: u32,
     work: impl FnOnce(&Patience) -> Result<Content, Error> + Send + 'static,
 ) -> BoxFuture<'a, Result<Content, Error>> {
     Box::pin(async move {
         // The semaphore is never closed. Work that continues after its future was dropped keeps its room.
-        let room = ROOM.acquire_many(room.mib()).await;
+        let room = ROOM.acquire_many(room_mib).await;
         let patience = Patience::new();
         let _guard = patience.dropped.clone().drop_guard();
         let done = tokio::task::spawn_blocking(move || {

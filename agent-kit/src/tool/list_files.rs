@@ -4,7 +4,7 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, reads_below};
+use super::files::{FileCall, Patience, WALK_MIB, reads_below};
 use super::tree::Tree;
 use super::{Content, Error};
 use crate::bound::grouped;
@@ -36,7 +36,7 @@ impl FileCall for ListFiles {
         root, sorted; folders end with `/`, files are followed by their size in bytes. What .gitignore and .ignore leave \
         out is not listed, nor are names that begin with a dot, unless `path` names such a folder. At most 2,000 \
         entries: narrow with `path`, `glob` or `depth`.";
-    const ROOM: Room = Room::Walk;
+    const ROOM_MIB: u32 = WALK_MIB;
     const ONLY_READS: bool = true;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

@@ -57,7 +57,7 @@ fn first_difference(lines: &[&str], wanted: &[&str], redactor: &Redactor) -> Opt
     let begins = lines.iter().enumerate().filter(|(_, line)| line.trim() == first).map(|(at, _)| at).take(1_000);
     let (length, at) = begins.map(|at| (agreeing(at), at)).max_by_key(|(length, at)| (*length, usize::MAX - at))?;
     let line = at + length + 1;
-    let shown = |line: &str| redacted(redactor, line.as_bytes(), NEAR_LINE_MAX_BYTES).into_owned();
+    let shown = |line: &str| redacted(redactor, line.as_bytes(), NEAR_LINE_MAX_BYTES);
     let Some(wanted) = wanted.get(length) else {
         return Some(format!(
             "; it is there at line {} but for white space: give indentation, tabs and line ends as they stand there",

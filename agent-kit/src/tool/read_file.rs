@@ -8,7 +8,7 @@ use rondo_protocol::file::{File, media_type_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, named};
+use super::files::{FileCall, PIECE_MIB, Patience, named};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{Content, Error};
 use crate::bound::{begun_character, grouped};
@@ -43,7 +43,7 @@ impl FileCall for ReadFile {
     const DESCRIPTION: &'static str = "Reads a text file. Each line is preceded by its number and a tab, which are not \
         part of the file. At most 256 KiB at once: the last line of the result then says which lines were shown and how \
         to read on with `from_line`. A picture (PNG, JPEG, GIF, WebP) is shown as such; other binary files are refused.";
-    const ROOM: Room = Room::Piece;
+    const ROOM_MIB: u32 = PIECE_MIB;
     const ONLY_READS: bool = true;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

@@ -8,7 +8,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, reads_below};
+use super::files::{FileCall, Patience, WALK_MIB, reads_below};
 use super::text::{Marks, redacted};
 use super::tree::Tree;
 use super::{Content, Error};
@@ -53,7 +53,7 @@ impl FileCall for SearchFiles {
     const DESCRIPTION: &'static str = "Searches the files of a folder for a regular expression and shows each matching \
         line as `path:line:text`. What .gitignore and .ignore leave out is not searched, nor are names that begin with a \
         dot, links and binary files, unless `path` names them. At most 500 matches.";
-    const ROOM: Room = Room::Walk;
+    const ROOM_MIB: u32 = WALK_MIB;
     const ONLY_READS: bool = true;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

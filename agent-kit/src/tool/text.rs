@@ -102,19 +102,13 @@ impl Marks {
 const REDACTED_MAX_BYTES: usize = 64 << 10;
 
 /// A line of a file, redacted and then cut to `max_bytes` with a mark.
-pub(super) fn redacted<'l>(redactor: &Redactor, line: &'l [u8], max_bytes: usize) -> Cow<'l, str> {
+pub(super) fn redacted(redactor: &Redactor, line: &[u8], max_bytes: usize) -> String {
     let Some(beginning) = line.get(..REDACTED_MAX_BYTES).filter(|beginning| beginning.len() < line.len()) else {
-        let line = String::from_utf8_lossy(line);
-        let redacted = match redactor.text(&line) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(redacted) => Some(redacted),
-        };
-        let line = redacted.map_or(line, Cow::Owned);
-        return if line.len() <= max_bytes { line } else { Cow::Owned(cut_of(&line, 0, max_bytes)) };
+        return cut(&redactor.text(&String::from_utf8_lossy(line)), max_bytes).into_owned();
     };
     let whole = beginning.len() - bound::begun_character(beginning);
     let beginning = String::from_utf8_lossy(beginning.get(..whole).unwrap_or_default());
-    Cow::Owned(cut_of(&redactor.beginning(&beginning), line.len() - whole, max_bytes))
+    cut_of(&redactor.beginning(&beginning), line.len() - whole, max_bytes)
 }
 
 /// A line cut to `max_bytes`, with a mark.

@@ -2,7 +2,7 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, named};
+use super::files::{FileCall, PIECE_MIB, Patience, named};
 use super::{Content, Error};
 use crate::bound::grouped;
 use crate::redact::Redactor;
@@ -22,7 +22,7 @@ impl FileCall for WriteFile {
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Writes a file: creates it, or replaces all that it holds. To change a part of a \
         file use `edit_file`.";
-    const ROOM: Room = Room::Piece;
+    const ROOM_MIB: u32 = PIECE_MIB;
     const ONLY_READS: bool = false;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

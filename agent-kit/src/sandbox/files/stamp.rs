@@ -1,31 +1,22 @@
-use std::fmt;
-
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
 use rondo_protocol::read_set::FileStamp;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Kind {
+    #[strum(to_string = "a file")]
     File = 1,
+    #[strum(to_string = "a folder")]
     Folder,
+    #[strum(to_string = "a symbolic link")]
     Link,
+    #[strum(to_string = "a named pipe")]
     Fifo,
+    #[strum(to_string = "a socket")]
     Socket,
+    #[strum(to_string = "a device")]
     Device,
+    #[strum(to_string = "not a regular file")]
     Other,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::File => "a file",
-            Self::Folder => "a folder",
-            Self::Link => "a symbolic link",
-            Self::Fifo => "a named pipe",
-            Self::Socket => "a socket",
-            Self::Device => "a device",
-            Self::Other => "not a regular file",
-        })
-    }
 }
 
 /// What a file or folder was when it was looked at. Two equal stamps of one path mean that it has not changed, as far as

@@ -153,10 +153,6 @@ impl<'a> Target<'a> {
         self.workspace.shown(&self.real)
     }
 
-    pub fn existing(&self) -> Option<&Stamp> {
-        self.existing.as_ref()
-    }
-
     /// Reads the existing file, unless it is not what was seen any more; `None` if there is none.
     pub fn read(&self, max_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
         let Some(existing) = &self.existing else { return Ok(None) };

@@ -115,10 +115,6 @@ impl Gate {
         Ok(Self { settings, hosts })
     }
 
-    pub fn max_bytes(&self) -> usize {
-        self.settings.max_bytes
-    }
-
     /// Requests `url` and follows redirects. `max_bytes` can only lower the limit of the settings.
     ///
     /// # Errors

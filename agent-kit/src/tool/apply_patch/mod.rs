@@ -8,7 +8,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, Room, named};
+use super::files::{CHANGE_MIB, FileCall, Patience, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text, redacted};
 use super::{Content, Error};
@@ -35,7 +35,7 @@ impl FileCall for ApplyPatch {
     const DESCRIPTION: &'static str = "Applies a unified diff to one or more files: all of them are changed, or none. \
         Context and removed lines must stand in the files exactly; line numbers may be off. Files can be created and \
         removed, not renamed.";
-    const ROOM: Room = Room::Change;
+    const ROOM_MIB: u32 = CHANGE_MIB;
     const ONLY_READS: bool = false;
 
     fn effect(&self, workspace: &Workspace) -> Effect {

@@ -49,7 +49,8 @@ pub struct ProgramSettings {
 }
 
 /// The effect of a tool, as written in a declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum EffectWord {
     /// Its result depends on its arguments alone.
     Pure,
@@ -57,18 +58,6 @@ pub enum EffectWord {
     Writes,
     /// Anything.
     External,
-}
-
-impl EffectWord {
-    pub fn read(word: &str) -> Option<Self> {
-        match word {
-            "pure" => Some(Self::Pure),
-            "reads" => Some(Self::Reads),
-            "writes" => Some(Self::Writes),
-            "external" => Some(Self::External),
-            _ => None,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
