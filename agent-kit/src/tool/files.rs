@@ -1,5 +1,6 @@
 //! Shared parts of the file tools: the sandbox's errors in a tool's words, effects, and time limits.
 
+use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use super::search_files::SearchFiles;
 use super::write_file::WriteFile;
 use super::{BuiltIn, Content, Error, Invocation, Tool, Typed};
 use crate::redact::Redactor;
-use crate::sandbox::files::{self, Workspace};
+use crate::sandbox::files::{self, OpenFile, Workspace};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -142,6 +143,21 @@ impl Patience {
         }
         let message = format!("this took longer than {} s; narrow what is looked at", PATIENCE.as_secs());
         Err(Error::new(Code::FileAccessFailed, message))
+    }
+}
+
+/// A file that can be read until time is up.
+pub(super) struct Timed<'p> {
+    pub(super) file: OpenFile,
+    pub(super) patience: &'p Patience,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.patience.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(buffer)
     }
 }
 

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
@@ -8,12 +8,12 @@ use rondo_protocol::file::{File, media_type_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, PIECE_MIB, Patience, named};
+use super::files::{FileCall, PIECE_MIB, Patience, Timed, named};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{Content, Error};
 use crate::bound::{begun_character, grouped};
 use crate::redact::Redactor;
-use crate::sandbox::files::{self, OpenFile, Workspace};
+use crate::sandbox::files::{self, Workspace};
 
 /// The maximum bytes of a file that one call shows, with line numbers.
 const SHOWN_MAX_BYTES: usize = 256 << 10;
@@ -59,29 +59,33 @@ impl FileCall for ReadFile {
         }
         let file = workspace.file(&self.path)?;
         let (path, size_bytes) = (file.path().to_owned(), file.stamp().mark.size_bytes);
-        let mut reader = BufReader::with_capacity(64 << 10, file);
-        // An error is reported where the lines are read.
-        if reader.fill_buf().is_ok_and(|beginning| is_binary(beginning) && is_picture(beginning)) {
-            return picture(reader, &path, size_bytes).map(Content::from);
+        let fault = |source| match patience.check() {
+            Ok(()) => files::Error::System { path: path.clone(), doing: "read", source }.into(),
+            Err(late) => late,
+        };
+        let mut reader = BufReader::with_capacity(64 << 10, Timed { file, patience });
+        let beginning = reader.fill_buf().map_err(fault)?;
+        if beginning.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0) {
+            if !is_picture(beginning) {
+                return Err(binary(&path, size_bytes));
+            }
+            let mut bytes = Vec::new();
+            reader.take(PICTURE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fault)?;
+            return picture(bytes, &path, size_bytes).map(Content::from);
         }
-        let mut part = RequestedLines { redactor, path, size_bytes, from, to, ..RequestedLines::default() };
-        part.read(reader, patience)?;
-        part.shown().map(Content::from)
+        let mut part = RequestedLines { redactor, from, to, room: SHOWN_MAX_BYTES, ..RequestedLines::default() };
+        if !part.read(&mut reader).map_err(fault)? {
+            return Err(binary(&path, size_bytes));
+        }
+        part.shown(&path).map(Content::from)
     }
-}
-
-fn is_binary(beginning: &[u8]) -> bool {
-    beginning.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0)
 }
 
 fn is_picture(beginning: &[u8]) -> bool {
     matches!(media_type_of("", beginning), "image/gif" | "image/jpeg" | "image/png" | "image/webp")
 }
 
-fn picture(reader: BufReader<OpenFile>, path: &str, size_bytes: u64) -> Result<File, Error> {
-    let mut bytes = Vec::new();
-    let fault = |source| files::Error::System { path: path.to_owned(), doing: "read", source };
-    reader.take(PICTURE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fault)?;
+fn picture(bytes: Vec<u8>, path: &str, size_bytes: u64) -> Result<File, Error> {
     if bytes.len() as u64 > PICTURE_MAX_BYTES {
         let (size, most) = (grouped(size_bytes), grouped(PICTURE_MAX_BYTES));
         let message = format!("{path:?} is a picture of {size} bytes; one of at most {most} can be shown");
@@ -95,20 +99,16 @@ fn picture(reader: BufReader<OpenFile>, path: &str, size_bytes: u64) -> Result<F
 struct RequestedLines {
     /// For a line that is cut.
     redactor: Redactor,
-    path: String,
-    size_bytes: u64,
     from: u64,
     to: u64,
     text: String,
-    /// The number of the current line, and whether any part of it was read.
-    line: u64,
-    has_begun: bool,
-    /// The current line, as far as it is shown.
-    piece: Vec<u8>,
-    last_shown: u64,
-    /// The bytes used of `SHOWN_MAX_BYTES`.
-    used: usize,
+    /// How many bytes more can be shown.
+    room: usize,
+    /// Whether a requested line did not fit.
     is_full: bool,
+    /// How many lines were read, shown or not.
+    lines: u64,
+    last_shown: u64,
     /// The first shown line that is not UTF-8.
     lossy_line: Option<u64>,
     /// The line that was cut, and after how many bytes.
@@ -118,106 +118,72 @@ struct RequestedLines {
 }
 
 impl RequestedLines {
-    fn read(&mut self, mut reader: BufReader<OpenFile>, patience: &Patience) -> Result<(), Error> {
-        let mut is_first = true;
-        let mut counted: u64 = 0;
-        self.line = 1;
-        loop {
-            patience.check()?;
-            let chunk = match reader.fill_buf() {
-                Ok(chunk) => chunk,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(source) => {
-                    return Err(files::Error::System { path: self.path.clone(), doing: "read", source }.into());
+    /// Shows the requested lines and counts all. False if one of them is not text.
+    fn read(&mut self, reader: &mut impl BufRead) -> io::Result<bool> {
+        while self.lines + 1 < self.from && reader.skip_until(b'\n')? > 0 {
+            self.lines += 1;
+        }
+        let mut is_begun = false;
+        while self.lines < self.to && !self.is_full {
+            self.room = self.room.saturating_sub(NUMBER_BYTES);
+            let mut line = Vec::new();
+            reader.by_ref().take(self.room as u64 + 1).read_until(b'\n', &mut line)?;
+            let has_end = line.pop_if(|byte| *byte == b'\n').is_some();
+            if line.is_empty() && !has_end {
+                return Ok(true);
+            }
+            self.is_full = self.room == 0 || line.len() > self.room;
+            line.truncate(self.room);
+            // A line that does not fit at all is left for the next call, unless it is the only one.
+            if !self.is_full || self.last_shown == 0 {
+                if line.contains(&0) {
+                    return Ok(false);
                 }
-            };
-            if std::mem::take(&mut is_first) && is_binary(chunk) {
-                return Err(binary(&self.path, self.size_bytes));
+                self.show(&line);
             }
-            let length = chunk.len();
-            if length == 0 {
-                break;
-            }
-            if self.is_full || self.line > self.to {
-                counted += length as u64;
-            }
-            for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-                self.take(piece)?;
-            }
-            reader.consume(length);
-            if counted > COUNTED_MAX_BYTES {
-                self.has_more = true;
-                return Ok(());
-            }
+            self.room -= line.len();
+            self.lines += 1;
+            is_begun = self.is_full && !has_end;
         }
-        if self.has_begun { self.end_line() } else { Ok(()) }
+        let mut rest = reader.take(COUNTED_MAX_BYTES);
+        if is_begun {
+            rest.skip_until(b'\n')?;
+        }
+        while rest.skip_until(b'\n')? > 0 && rest.limit() > 0 {
+            self.lines += 1;
+        }
+        self.has_more = rest.limit() == 0;
+        Ok(true)
     }
 
-    /// Takes a line, or a piece of one that is longer than the read buffer.
-    fn take(&mut self, piece: &[u8]) -> Result<(), Error> {
-        let (piece, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
-        if (self.from..=self.to).contains(&self.line) && !self.is_full {
-            if !self.has_begun {
-                self.used += NUMBER_BYTES;
-            }
-            let room = SHOWN_MAX_BYTES.saturating_sub(self.used);
-            let kept = piece.get(..room.min(piece.len())).unwrap_or_default();
-            self.piece.extend_from_slice(kept);
-            self.used += kept.len();
-            if kept.len() < piece.len() || room == 0 {
-                self.is_full = true;
-                // A line that does not fit at all is left for the next call, unless it is the only one.
-                if self.last_shown == 0 {
-                    self.cut = Some((self.line, self.piece.len()));
-                    self.show_line()?;
-                }
-                self.piece.clear();
-            }
+    fn show(&mut self, line: &[u8]) {
+        let number = self.lines + 1;
+        if self.is_full {
+            self.cut = Some((number, line.len()));
+        } else if std::str::from_utf8(line).is_err() {
+            self.lossy_line.get_or_insert(number);
         }
-        self.has_begun = true;
-        if ends { self.end_line() } else { Ok(()) }
-    }
-
-    fn end_line(&mut self) -> Result<(), Error> {
-        if (self.from..=self.to).contains(&self.line) && !self.is_full {
-            self.show_line()?;
-        }
-        self.line += 1;
-        self.has_begun = false;
-        Ok(())
-    }
-
-    fn show_line(&mut self) -> Result<(), Error> {
-        let line = std::mem::take(&mut self.piece);
-        if line.contains(&0) {
-            return Err(binary(&self.path, self.size_bytes));
-        }
-        let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        let text = if self.cut.is_some() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let text = if self.is_full {
             // A character split by the cut is not the file's fault.
             let whole = line.len() - begun_character(line);
-            let text = String::from_utf8_lossy(line.get(..whole).unwrap_or_default());
-            Cow::Owned(self.redactor.beginning(&text))
+            Cow::Owned(self.redactor.beginning(&String::from_utf8_lossy(line.get(..whole).unwrap_or_default())))
         } else {
-            if std::str::from_utf8(line).is_err() {
-                self.lossy_line.get_or_insert(self.line);
-            }
             String::from_utf8_lossy(line)
         };
         // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{:>6}\t{text}", self.line);
-        self.last_shown = self.line;
-        Ok(())
+        let _ = writeln!(self.text, "{number:>6}\t{text}");
+        self.last_shown = number;
     }
 
-    fn shown(mut self) -> Result<String, Error> {
-        let lines = self.line - 1;
+    fn shown(mut self, path: &str) -> Result<String, Error> {
+        let lines = self.lines;
         let all = if self.has_more { format!("more than {}", grouped(lines)) } else { grouped(lines) };
         if self.last_shown == 0 {
             if lines == 0 && self.from == 1 {
                 return Ok("[the file is empty]\n".to_owned());
             }
-            let message = format!("{:?} has {all} lines; there is no line {}", self.path, grouped(self.from));
+            let message = format!("{path:?} has {all} lines; there is no line {}", grouped(self.from));
             return Err(Error::new(Code::ToolArguments, message));
         }
         // Writing to a string cannot fail.

@@ -1,5 +1,5 @@
 use std::fmt::Write;
-use std::io::{self, Read};
+use std::io;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
@@ -8,7 +8,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{FileCall, Patience, WALK_MIB, reads_below};
+use super::files::{FileCall, Patience, Timed, WALK_MIB, reads_below};
 use super::text::{Marks, redacted};
 use super::tree::Tree;
 use super::{Content, Error};
@@ -152,20 +152,6 @@ impl Search<'_> {
             let _ = writeln!(shown, "[cut after {matches} matches; narrow the pattern, `path` or `glob`]");
         }
         Ok(shown)
-    }
-}
-
-struct Timed<'p> {
-    file: OpenFile,
-    patience: &'p Patience,
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.patience.is_over() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.file.read(buffer)
     }
 }
 
