@@ -76,12 +76,14 @@ impl Keys {
         }
         let mut keys = Self { of_first: vec![Vec::new(); 256], pairs: vec![0; 1024], needles };
         for index in 0..keys.needles.len() {
-            let Some(beginning) = keys.needles.get(index).and_then(Needle::beginning) else { continue };
-            for first in beginning.firsts {
-                keys.begin(first, index, |second| beginning.seconds.contains(&second));
+            let Some(Needle { text, alphabet, .. }) = keys.needles.get(index) else { continue };
+            let (alphabet, seconds) = (*alphabet, second_bytes(text, *alphabet));
+            let Some(wanted) = text.chars().next() else { continue };
+            for first in alphabet.first_bytes(wanted) {
+                keys.begin(first, index, |second| seconds.contains(&second));
             }
             for introducer in INTRODUCERS {
-                let escapes = |second| spelling::may_escape(introducer, second, beginning.alphabet, beginning.wanted);
+                let escapes = |second| spelling::may_escape(introducer, second, alphabet, wanted);
                 // Introducers are ASCII.
                 keys.begin(u8::try_from(introducer).unwrap_or_default(), index, escapes);
             }
@@ -175,33 +177,20 @@ enum NeedleMatch<'k> {
     Key(&'k Needle, usize),
 }
 
-/// How a needle may begin.
-struct Beginning {
-    alphabet: Alphabet,
-    wanted: char,
-    /// The possible unescaped first bytes, and second bytes.
-    firsts: Vec<u8>,
-    seconds: Vec<u8>,
-}
-
-impl Needle {
-    fn beginning(&self) -> Option<Beginning> {
-        let alphabet = self.alphabet;
-        let mut chars = self.text.chars();
-        let wanted = chars.next()?;
-        let seconds = match (self.text.as_bytes().get(1), chars.next()) {
-            (Some(second), _) if !wanted.is_ascii() => vec![*second],
-            (_, Some(next)) => {
-                let mut seconds = alphabet.first_bytes(next);
-                seconds.extend(INTRODUCERS.iter().filter_map(|introducer| u8::try_from(*introducer).ok()));
-                if alphabet.is_wrapped() {
-                    seconds.extend(b"\r\n");
-                }
-                seconds
+/// The possible bytes after the unescaped first byte of a needle.
+fn second_bytes(text: &str, alphabet: Alphabet) -> Vec<u8> {
+    let mut chars = text.chars();
+    match (chars.next(), text.as_bytes().get(1), chars.next()) {
+        (Some(wanted), Some(second), _) if !wanted.is_ascii() => vec![*second],
+        (_, _, Some(next)) => {
+            let mut seconds = alphabet.first_bytes(next);
+            seconds.extend(INTRODUCERS.iter().filter_map(|introducer| u8::try_from(*introducer).ok()));
+            if alphabet.is_wrapped() {
+                seconds.extend(b"\r\n");
             }
-            _ => (0..=u8::MAX).collect(),
-        };
-        Some(Beginning { alphabet, wanted, firsts: alphabet.first_bytes(wanted), seconds })
+            seconds
+        }
+        _ => (0..=u8::MAX).collect(),
     }
 }
 

@@ -54,18 +54,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A value that is not redacted, and the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ignored {
-    pub name: String,
-    pub reason: &'static str,
-}
-
 /// Replaces known key values and matches of patterns in texts with marks that name them.
 #[derive(Clone, Default)]
 pub struct Redactor {
     keys: Arc<Keys>,
-    ignored: Arc<[Ignored]>,
     /// Applied after the keys.
     patterns: Arc<[Pattern]>,
     /// All possible marks. Empty without patterns: keys are found in any context.
@@ -76,25 +68,16 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor")
             .field("needles", &self.keys.len())
-            .field("ignored", &self.ignored)
             .field("patterns", &self.patterns)
             .finish_non_exhaustive()
     }
 }
 
 impl Redactor {
-    /// Creates a redactor for these values, given as name and value.
+    /// Creates a redactor for these values, given as name and value. A value shorter than [`MIN_SECRET_BYTES`] is ignored.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut ignored = Vec::new();
-        let secrets = secrets.into_iter().filter_map(|(name, secret)| {
-            if secret.len() < MIN_SECRET_BYTES {
-                ignored.push(Ignored { name, reason: "it is shorter than 8 bytes" });
-                return None;
-            }
-            Some((name, secret))
-        });
-        let keys = Arc::new(Keys::new(secrets));
-        Self { keys, ignored: ignored.into(), ..Self::default() }
+        let secrets = secrets.into_iter().filter(|(_, secret)| secret.len() >= MIN_SECRET_BYTES);
+        Self { keys: Arc::new(Keys::new(secrets)), ..Self::default() }
     }
 
     /// Returns a redactor that also applies these patterns, after those it already has.
@@ -112,10 +95,6 @@ impl Redactor {
 
     pub fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
-    }
-
-    pub fn ignored(&self) -> &[Ignored] {
-        &self.ignored
     }
 
     /// Returns the text with every key replaced, then every match of the patterns. If several keys begin at one

@@ -30,9 +30,8 @@ fn keys_become_their_names() {
 }
 
 #[test]
-fn a_short_value_is_ignored_with_a_reason() {
+fn a_short_value_is_ignored() {
     let redactor = redactor(&[("PIN", "1234567"), ("KEY", "12345678")]);
-    assert_eq!(redactor.ignored(), [Ignored { name: "PIN".to_owned(), reason: "it is shorter than 8 bytes" }]);
     assert_eq!(redactor.text("1234567 12345678"), "1234567 [redacted:KEY]");
     assert!(!format!("{redactor:?}").contains("12345678"));
     let secret = Secret { name: "KEY".to_owned(), value: "12345678".to_owned() };
