@@ -37,12 +37,7 @@ impl Machine {
     }
 
     /// Has the text written that replaces the older visits.
-    pub(super) fn too_long(
-        &mut self,
-        path: &LanePath,
-        leaving_bytes: usize,
-        out: &mut Vec<Action>,
-    ) -> Result<(), Halt> {
+    pub(super) fn too_long(&mut self, path: &LanePath, leaving_bytes: usize) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let dispatch = lane.visiting().ok_or_else(|| no_lane(path))?;
         let (compact, through_visit) = self.compaction(path, dispatch).ok_or_else(|| no_lane(path))?;
@@ -54,7 +49,7 @@ impl Machine {
             ..self.visit(path, dispatch)?
         };
         self.visiting_mut(path)?.compacting = Compacting::Running { leaving_bytes };
-        self.emit(vec![Action::Visit(Box::new(visit))], out);
+        self.emit(vec![Action::Visit(Box::new(visit))]);
         Ok(())
     }
 
@@ -66,17 +61,16 @@ impl Machine {
         leaving_bytes: usize,
         end: VisitEnd,
         recall: &dyn StepLookup,
-        out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let (compact, through_visit) = self.compaction(path, dispatch).ok_or_else(|| no_lane(path))?;
         let by = compact.by.clone();
         match end.outcome {
             Ok(text) if !text.body.trim().is_empty() && text.body.len() < leaving_bytes => {
-                self.commit_compaction(path, (text, through_visit), (end.note, end.objects), out)?;
+                self.commit_compaction(path, (text, through_visit), (end.note, end.objects))?;
             }
             Err(fault) if !matches!(fault.class, FaultClass::Contract | FaultClass::Refused) => {
-                return self.commit_visit(path, VisitEnd { outcome: Err(fault), ..end }, recall, out);
+                return self.commit_visit(path, VisitEnd { outcome: Err(fault), ..end }, recall);
             }
             _ => {
                 let refused = Box::new(lost(path, &by, &end.note, None));
@@ -88,7 +82,7 @@ impl Machine {
         }
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let visit = Action::Visit(Box::new(self.visit(path, dispatch)?));
-        self.emit(vec![visit], out);
+        self.emit(vec![visit]);
         Ok(())
     }
 
@@ -97,7 +91,6 @@ impl Machine {
         path: &LanePath,
         (text, through_visit): (Answered, u64),
         (mut note, objects): (Note, Vec<Object>),
-        out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let dispatch = self.visiting_mut(path)?;
         let record = Compaction {
@@ -131,7 +124,7 @@ impl Machine {
         };
         let told = Notice::Committed { site, seq, step: digest, prev, status: None, at_ms };
         self.unsynced.push_back((self.version, vec![Action::Tell(told)]));
-        out.push(Action::Commit(Box::new(commit)));
+        self.out.push(Action::Commit(Box::new(commit)));
         Ok(())
     }
 

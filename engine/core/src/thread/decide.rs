@@ -24,43 +24,38 @@ use std::sync::Arc;
 
 impl Machine {
     /// Decides what follows a lane's last step.
-    pub(super) fn decide(
-        &mut self,
-        path: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn decide(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let scope = LaneScope::after_last_step(context, lane)?;
         let chosen = route::choose(&self.definition.graph, &scope)?;
-        let Some(edge) = chosen else { return self.unrouted(path, context, after) };
+        let Some(edge) = chosen else { return self.unrouted(path, context) };
         let taken = self.take(&edge, &scope);
         self.chosen.push(edge.id);
         let (said, next) = taken?;
         let target = |role: &RoleName, lane: &LanePath| Target { role: role.clone(), lane: lane.clone() };
         match next {
             Next::Visit(dispatch) => {
-                after.edge(vec![target(&dispatch.role, path)], said);
-                self.dispatch(path, *dispatch, after)
+                self.after.edge(vec![target(&dispatch.role, path)], said);
+                self.dispatch(path, *dispatch)
             }
             Next::Arrive(join) => {
                 let parent = path.parent().ok_or_else(|| no_lane(path))?;
-                after.edge(vec![target(&join, &parent)], said);
-                self.end_lane(path, LanePhase::Arrived(edge), context, after)
+                self.after.edge(vec![target(&join, &parent)], said);
+                self.end_lane(path, LanePhase::Arrived(edge), context)
             }
             Next::End { result } => {
-                after.edge(Vec::new(), said);
+                self.after.edge(Vec::new(), said);
                 self.over(&edge.part, Outcome::Done, None, result);
                 Ok(())
             }
             Next::Fail { reason, result } => {
-                after.edge(Vec::new(), said);
+                self.after.edge(Vec::new(), said);
                 if path.is_trunk() {
                     self.over(&edge.part, Outcome::Failed, reason, result);
                     return Ok(());
                 }
                 let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
-                self.end_lane(path, LanePhase::Failed(error), context, after)
+                self.end_lane(path, LanePhase::Failed(error), context)
             }
             Next::Fan { out, list, open } => {
                 let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
@@ -72,13 +67,14 @@ impl Machine {
                     let role = fan.first_role(*index)?;
                     Some(target(role, &path.child(role, *index)))
                 });
-                after.edge(to.collect(), said);
+                let to = to.collect();
+                self.after.edge(to, said);
                 if out.each.is_some() {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
                 self.lane_mut(path)?.phase = LanePhase::Fanned(Box::new(Fan { then, ..fan }));
-                self.open_lanes(path, context, after)?;
-                self.complete_if_ended(path, context, after)
+                self.open_lanes(path, context)?;
+                self.complete_if_ended(path, context)
             }
             Next::TooManyLanes(fault) => {
                 let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
@@ -91,7 +87,7 @@ impl Machine {
                     given: Some(Box::new(answered)),
                     ..Dispatch::new(source.role.clone(), taken, part, Task::Model, prev)
                 };
-                self.dispatch(path, dispatch, after)
+                self.dispatch(path, dispatch)
             }
         }
     }
@@ -156,12 +152,7 @@ impl Machine {
     }
 
     /// Starts the visit of a role, unless a limit is reached.
-    pub(super) fn dispatch(
-        &mut self,
-        path: &LanePath,
-        mut dispatch: Dispatch,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn dispatch(&mut self, path: &LanePath, mut dispatch: Dispatch) -> Result<(), Halt> {
         if dispatch.given.is_none()
             && !self.is_replaying
             && !self.ignores_limits
@@ -188,12 +179,13 @@ impl Machine {
         } else if !self.is_replaying {
             if dispatch.task == Task::Form {
                 let form = self.form(path, &dispatch)?;
-                after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
+                self.after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
                 self.clock.waiting += 1;
             } else if !self.ignores_limits {
                 self.clock.enter();
             }
-            after.actions.push(Action::Visit(Box::new(self.visit(path, &dispatch)?)));
+            let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
+            self.after.actions.push(visit);
         }
         self.lane_mut(path)?.phase = LanePhase::Visiting(Box::new(dispatch));
         Ok(())
@@ -266,7 +258,7 @@ impl Machine {
     }
 
     /// Handles a last step whose status has no edge: a fault that the lane's fan-out tolerates.
-    fn unrouted(&mut self, path: &LanePath, context: DecisionInput<'_>, after: &mut Consequences) -> Result<(), Halt> {
+    fn unrouted(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
         let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
@@ -278,7 +270,7 @@ impl Machine {
         let output = context.episode(last.step)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
-        self.end_lane(path, LanePhase::Failed(error), context, after)
+        self.end_lane(path, LanePhase::Failed(error), context)
     }
 
     /// The step for a fault that the graph routes, or that the lane's fan-out tolerates.
@@ -328,7 +320,8 @@ impl Machine {
     }
 }
 
-#[derive(Default)]
+/// What follows from a decision.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Consequences {
     pub(super) notices: Vec<Followed>,
     pub(super) actions: Vec<Action>,

@@ -28,7 +28,7 @@ impl Machine {
         self.pending.all_rows = true;
         self.replaying(|machine| {
             if machine.seq == 0 && machine.trunk.last.is_none() && matches!(machine.trunk.phase, LanePhase::Deciding) {
-                machine.begin(recall, &mut Vec::new())?;
+                machine.begin(recall)?;
             }
             machine.follow_in(step, of, recall)
         })
@@ -39,6 +39,8 @@ impl Machine {
         self.is_replaying = true;
         let followed = follow(self);
         self.given.clear();
+        self.out.clear();
+        self.after = Consequences::default();
         self.is_replaying = false;
         followed.map_err(|halt| self.halted(halt))
     }
@@ -70,7 +72,7 @@ impl Machine {
 
     /// Decides what follows the last step, without its consequences.
     pub(super) fn go_on(&mut self, recall: &dyn StepLookup) -> Result<(), Fault> {
-        let begun = self.replaying(|machine| machine.begin(recall, &mut Vec::new()));
+        let begun = self.replaying(|machine| machine.begin(recall));
         self.ending = self.pending.ending.take();
         begun
     }
@@ -92,7 +94,7 @@ impl Machine {
             if fan.then.is_none() {
                 let is_joined = path == step.lane && fan.is_joined_by(step);
                 let then = if is_joined { FanOutcome::Join } else { FanOutcome::Unmet };
-                self.follow_with(&path, Some(then), &mut Consequences::default())?;
+                self.follow_with(&path, Some(then))?;
             }
             let fan = self.fan_mut(&path)?;
             fan.lanes.values_mut().for_each(end_leaving);
@@ -100,7 +102,7 @@ impl Machine {
             if !fan.have_all_ended() {
                 return Ok(None);
             }
-            self.complete_if_ended(&path, context, &mut Consequences::default())?;
+            self.complete_if_ended(&path, context)?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
         let LanePhase::Visiting(dispatch) = &lane.phase else { return Ok(None) };
@@ -123,8 +125,9 @@ impl Machine {
         self.add(&step.lane, of.digest, step, &mut note)?;
         let episode = Arc::new(episode(self.seq, step.clone(), of.body, note.opened_by.clone()));
         self.version += 1;
-        let mut after = Consequences::default();
-        match self.decide(&step.lane, DecisionInput { fresh: Some(&episode), ..context }, &mut after) {
+        // What led here was told before.
+        self.after = Consequences::default();
+        match self.decide(&step.lane, DecisionInput { fresh: Some(&episode), ..context }) {
             Ok(()) => {}
             // Nothing followed it originally either.
             Err(halt) => {
@@ -136,7 +139,7 @@ impl Machine {
         }
         self.ending = self.pending.ending.take();
         self.pending.list = None;
-        (reached.after, reached.left_by) = (after.notices, self.left_by(&step.lane));
+        (reached.after, reached.left_by) = (std::mem::take(&mut self.after.notices), self.left_by(&step.lane));
         Ok(Some(reached))
     }
 

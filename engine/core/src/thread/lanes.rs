@@ -8,7 +8,7 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
 use rondo_protocol::workflow::{self, source_map::key};
 
-use super::decide::{Consequences, Next, attached};
+use super::decide::{Next, attached};
 use super::fan::FanOutcome;
 use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
@@ -46,30 +46,19 @@ impl EdgeTexts<'_> {
 
 impl Machine {
     /// Opens as many lanes as `parallel` allows.
-    pub(super) fn open_lanes(
-        &mut self,
-        path: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn open_lanes(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
         let most = self.fan_mut(path)?.parallel();
-        self.open_up_to(path, most, context, after)
+        self.open_up_to(path, most, context)
     }
 
-    pub(super) fn open_up_to(
-        &mut self,
-        path: &LanePath,
-        most: usize,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn open_up_to(&mut self, path: &LanePath, most: usize, context: DecisionInput<'_>) -> Result<(), Halt> {
         loop {
             let fan = self.fan_mut(path)?;
             if fan.then.is_some() || fan.open >= most {
                 return Ok(());
             }
             let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
-            let opened = self.open_lane(path, index, context, after);
+            let opened = self.open_lane(path, index, context);
             if opened.is_err() {
                 let fan = self.fan_mut(path)?;
                 if !fan.lanes.contains_key(&index) {
@@ -80,13 +69,7 @@ impl Machine {
         }
     }
 
-    fn open_lane(
-        &mut self,
-        parent: &LanePath,
-        index: u32,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    fn open_lane(&mut self, parent: &LanePath, index: u32, context: DecisionInput<'_>) -> Result<(), Halt> {
         let graph = &self.definition.graph;
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
         let fan = around.fan().ok_or_else(|| no_lane(parent))?;
@@ -116,28 +99,23 @@ impl Machine {
         let prev = fan.source.iter().map(|last| last.digest).collect();
         let dispatch = Dispatch::new(role, edge, Arc::clone(&branch.part), task, prev);
         self.fan_mut(parent)?.add(index, lane);
-        self.dispatch(&path, dispatch, after)
+        self.dispatch(&path, dispatch)
     }
 
     /// Ends a lane, and decides what follows for the fan-out that opened it.
-    pub(super) fn end_lane(
-        &mut self,
-        path: &LanePath,
-        how: LanePhase,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, context: DecisionInput<'_>) -> Result<(), Halt> {
         let parent = path.parent().ok_or_else(|| no_lane(path))?;
         self.close_lane(path, how)?;
-        after.notices.extend(self.lane(path).and_then(lane_ended));
+        let ended = self.lane(path).and_then(lane_ended);
+        self.after.notices.extend(ended);
         let fan = self.fan_mut(&parent)?;
         if fan.then.is_none() {
             let then = fan.follows(path.last_index().unwrap_or(0));
             let then = then.filter(|then| self.decides(then));
-            self.follow_with(&parent, then, after)?;
+            self.follow_with(&parent, then)?;
         }
-        self.open_lanes(&parent, context, after)?;
-        self.complete_if_ended(&parent, context, after)
+        self.open_lanes(&parent, context)?;
+        self.complete_if_ended(&parent, context)
     }
 
     pub(super) fn close_lane(&mut self, path: &LanePath, how: LanePhase) -> Result<(), Halt> {
@@ -153,7 +131,6 @@ impl Machine {
         path: &LanePath,
         lost: CancelledLane,
         context: DecisionInput<'_>,
-        after: &mut Consequences,
     ) -> Result<(), Halt> {
         // A fan-out within a cancelled lane ends with it; its usage counts if a join follows.
         let mut parent = path.parent().ok_or_else(|| no_lane(path))?;
@@ -161,7 +138,7 @@ impl Machine {
             let fan = self.fan_mut(&parent)?;
             if fan.then != Some(FanOutcome::Cancel) {
                 fan.lost.push(lost);
-                return self.complete_if_ended(&parent, context, after);
+                return self.complete_if_ended(&parent, context);
             }
             if fan.have_all_ended() {
                 self.close_lane(&parent, LanePhase::Cancelled)?;
@@ -177,52 +154,42 @@ impl Machine {
     }
 
     /// Cancels every open lane of a fan-out if its outcome is decided: they are no longer needed.
-    pub(super) fn follow_with(
-        &mut self,
-        path: &LanePath,
-        then: Option<FanOutcome>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn follow_with(&mut self, path: &LanePath, then: Option<FanOutcome>) -> Result<(), Halt> {
         let Some(then) = then else { return Ok(()) };
         let recovered = std::mem::take(&mut self.recovered);
         let fan = self.fan_mut(path)?;
         fan.then = Some(then);
-        let mut lost = Vec::new();
-        let mut given = Vec::new();
+        let (mut lost, mut given, mut actions) = (Vec::new(), Vec::new(), Vec::new());
         for lane in fan.lanes.values_mut() {
-            cancel(lane, &recovered, &mut lost, &mut given, &mut after.actions);
+            cancel(lane, &recovered, &mut lost, &mut given, &mut actions);
         }
         fan.count();
         fan.lost.extend(lost);
         self.recovered = recovered;
+        self.after.actions.extend(actions);
         self.given.retain(|path| !given.contains(path));
         Ok(())
     }
 
-    pub(super) fn complete_if_ended(
-        &mut self,
-        path: &LanePath,
-        context: DecisionInput<'_>,
-        after: &mut Consequences,
-    ) -> Result<(), Halt> {
+    pub(super) fn complete_if_ended(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
         let Some(fan) = self.fan(path).filter(|fan| fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
-            Some(FanOutcome::Join) => self.join(path, context, after),
+            Some(FanOutcome::Join) => self.join(path, context),
             Some(FanOutcome::Fail(index)) => {
                 let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
                 let LanePhase::Failed(error) = &failed.phase else { return Err(no_lane(path).into()) };
-                self.fail_fan(path, (error.clone(), Some(index)), context, after)
+                self.fail_fan(path, (error.clone(), Some(index)), context)
             }
-            Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), context, after),
+            Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), context),
         }
     }
 
     /// Visits the join role after every lane has ended.
-    fn join(&mut self, path: &LanePath, context: DecisionInput<'_>, after: &mut Consequences) -> Result<(), Halt> {
+    fn join(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
         self.lane_mut(path)?.end(LanePhase::Deciding);
         let joining = self.joining(path, context);
-        let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
+        let done = joining.and_then(|dispatch| self.dispatch(path, dispatch));
         if done.is_err() {
             // The lanes stay for the resumed run.
             let lane = self.lane_mut(path)?;
@@ -257,7 +224,6 @@ impl Machine {
         path: &LanePath,
         (error, failed): (LaneError, Option<u32>),
         context: DecisionInput<'_>,
-        after: &mut Consequences,
     ) -> Result<(), Halt> {
         let fan = self.fan(path).ok_or_else(|| no_lane(path))?;
         let (from, status) = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
@@ -267,7 +233,7 @@ impl Machine {
         let edge = EdgeTaken { from, status, ..EdgeTaken::default() };
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
             if !path.is_trunk() {
-                return self.end_lane(path, LanePhase::Failed(error), context, after);
+                return self.end_lane(path, LanePhase::Failed(error), context);
             }
             let part = Arc::clone(&fan.edge.part);
             self.over(&part, Outcome::Failed, Some(error.message), Value::Null);
@@ -280,7 +246,7 @@ impl Machine {
         let dispatch =
             Dispatch { given: Some(Box::new(answered)), ..fan.ending_visit(source.role.clone(), edge, Task::Model) };
         self.lane_mut(path)?.end(LanePhase::Deciding);
-        self.dispatch(path, dispatch, after)
+        self.dispatch(path, dispatch)
     }
 }
 

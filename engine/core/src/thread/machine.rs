@@ -65,6 +65,10 @@ pub struct Machine {
     /// Beyond so many commits that wait for their sync no role answers without a call: a chain of them has no other bound
     /// in memory. None does once the run was told to stop.
     pub(super) most_unsynced: usize,
+    /// What follows from the decisions of the input at hand, until a commit or the driver takes it.
+    pub(super) after: Consequences,
+    /// The actions for that input.
+    pub(super) out: Vec<Action>,
     /// The edges chosen by the last input.
     pub(super) chosen: Vec<EdgeId>,
     /// The last decision that failed.
@@ -106,6 +110,8 @@ impl Machine {
             is_resumed: false,
             ignores_limits: false,
             most_unsynced: MAX_UNSYNCED,
+            after: Consequences::default(),
+            out: Vec::new(),
             chosen: Vec::new(),
             undecided: None,
         }
@@ -115,26 +121,28 @@ impl Machine {
     pub fn on(&mut self, input: Input, now_ms: u64, recall: &dyn StepLookup) -> Vec<Action> {
         self.clock.tick(now_ms);
         self.chosen.clear();
-        let mut out = Vec::new();
         let done = match input {
             Input::Begin { at_ms } => {
                 if self.clock.latest_ms == 0 {
                     self.clock.latest_ms = at_ms;
                 }
-                self.begin(recall, &mut out)
+                self.begin(recall)
             }
-            Input::Ended { lane, end } => self.ended(&lane, *end, recall, &mut out),
-            Input::TooLong { lane, leaving_bytes } => self.too_long(&lane, leaving_bytes, &mut out),
+            Input::Ended { lane, end } => self.ended(&lane, *end, recall),
+            Input::TooLong { lane, leaving_bytes } => self.too_long(&lane, leaving_bytes),
             Input::Synced { version } => {
-                self.synced(version, &mut out);
+                self.synced(version);
                 Ok(())
             }
             Input::Cancel { .. } if self.ending.is_some() => Ok(()),
-            Input::Cancel { at_ms } => self.commit_end(Ending::cancelled(at_ms), &mut out),
+            Input::Cancel { at_ms } => self.commit_end(Ending::cancelled(at_ms)),
         };
-        let done = done.and_then(|()| self.settle(recall, &mut out));
-        out.extend(done.err().map(|halt| Action::Stop(self.halted(halt))));
-        out
+        if let Err(halt) = done.and_then(|()| self.settle(recall)) {
+            let fault = self.halted(halt);
+            self.out.push(Action::Stop(fault));
+        }
+        self.after = Consequences::default();
+        std::mem::take(&mut self.out)
     }
 
     /// Reserves what a model call of a lane may use.
@@ -249,22 +257,21 @@ impl Machine {
         }
     }
 
-    pub(super) fn begin(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
+    pub(super) fn begin(&mut self, recall: &dyn StepLookup) -> Result<(), Halt> {
         // Events in lanes before this process happened in the order of their last steps.
         let lanes = self.lanes().into_iter().map(|lane| (lane.last_seq(), lane.path.clone()));
         let mut lanes: Vec<(u64, LanePath)> = lanes.collect();
         lanes.sort_unstable();
         let input = Arc::clone(&self.definition.input);
         let context = DecisionInput { input: &input, recall, fresh: None };
-        let mut after = Consequences::default();
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
             match &lane.phase {
-                LanePhase::Deciding => self.decide(&path, context, &mut after)?,
+                LanePhase::Deciding => self.decide(&path, context)?,
                 LanePhase::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
-                    self.dispatch(&path, dispatch, &mut after)?;
+                    self.dispatch(&path, dispatch)?;
                 }
                 LanePhase::Fanned(fan) => {
                     // The lane that decided the transition made no room for another; without one none was opened.
@@ -272,7 +279,7 @@ impl Machine {
                         Some(_) if fan.lanes.is_empty() => 0,
                         decided => fan.parallel() - usize::from(decided.is_some()),
                     };
-                    self.open_up_to(&path, most, context, &mut after)?;
+                    self.open_up_to(&path, most, context)?;
                 }
                 _ => {}
             }
@@ -282,14 +289,15 @@ impl Machine {
         for path in fans {
             let Some(fan) = self.fan(&path).filter(|fan| fan.then.is_none()) else { continue };
             let then = fan.decided();
-            self.follow_with(&path, then, &mut after)?;
-            self.complete_if_ended(&path, context, &mut after)?;
+            self.follow_with(&path, then)?;
+            self.complete_if_ended(&path, context)?;
         }
+        let after = std::mem::take(&mut self.after);
         let is_new = !self.is_resumed;
         let notices = after.notices.into_iter().filter(|_| is_new);
         let notices = notices.map(|followed| Action::Tell(Notice::After { visit: None, status: None, followed }));
         let actions = notices.chain(after.actions).collect();
-        self.emit(actions, out);
+        self.emit(actions);
         Ok(())
     }
 
@@ -304,7 +312,7 @@ impl Machine {
     }
 
     /// Handles everything that is due without an input.
-    pub(super) fn settle(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
+    fn settle(&mut self, recall: &dyn StepLookup) -> Result<(), Halt> {
         // What is left is due when a commit was synced.
         while self.unsynced.len() < self.most_unsynced
             && let Some(path) = self.given.pop_front()
@@ -316,24 +324,18 @@ impl Machine {
             let end = VisitEnd::of(Ok(*answered), note);
             // The driver had no opportunity to store the steps that this one follows.
             let over = Unsynced { recall, steps: std::mem::take(&mut self.unstored) };
-            let done = self.commit_visit(&path, end, &over, out);
+            let done = self.commit_visit(&path, end, &over);
             let last = std::mem::replace(&mut self.unstored, over.steps);
             self.unstored.extend(last);
             done?;
         }
         if let Some(ending) = self.pending.ending.take() {
-            self.commit_end(ending, out)?;
+            self.commit_end(ending)?;
         }
         Ok(())
     }
 
-    pub(super) fn ended(
-        &mut self,
-        path: &LanePath,
-        end: VisitEnd,
-        recall: &dyn StepLookup,
-        out: &mut Vec<Action>,
-    ) -> Result<(), Halt> {
+    fn ended(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let (is_form, left) = match &lane.phase {
             LanePhase::Visiting(dispatch) => (dispatch.task == Task::Form, None),
@@ -351,26 +353,20 @@ impl Machine {
             let lost = lost(path, &role, &end.note, end.effect_unknown);
             let input = Arc::clone(&self.definition.input);
             let context = DecisionInput { input: &input, recall, fresh: None };
-            let mut after = Consequences::default();
-            self.lane_left(path, lost, context, &mut after)?;
+            self.lane_left(path, lost, context)?;
+            let after = std::mem::take(&mut self.after);
             self.pending.notices.extend(after.notices);
-            self.emit(after.actions, out);
+            self.emit(after.actions);
             return Ok(());
         }
         match self.visiting_mut(path)?.compacting {
-            Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
-            _ => self.commit_visit(path, end, recall, out),
+            Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall),
+            _ => self.commit_visit(path, end, recall),
         }
     }
 
     /// Commits the step of a visit.
-    pub(super) fn commit_visit(
-        &mut self,
-        path: &LanePath,
-        end: VisitEnd,
-        recall: &dyn StepLookup,
-        out: &mut Vec<Action>,
-    ) -> Result<(), Halt> {
+    pub(super) fn commit_visit(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Result<(), Halt> {
         let VisitEnd { outcome, mut note, objects, .. } = end;
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let answered = match outcome {
@@ -400,16 +396,17 @@ impl Machine {
         let (prev, transcript) = (step.prev.clone(), step.transcript);
         let episode = Arc::new(episode(self.seq, step, answered.body, note.opened_by.clone()));
         let visit = event::Visit { role: episode.role.clone(), visit: added.visit, lane: path.clone() };
-        let mut after = Consequences { notices: std::mem::take(&mut self.pending.notices), actions: Vec::new() };
+        self.after.notices = std::mem::take(&mut self.pending.notices);
         if let Some(joins) = &added.joins {
-            after.notices.extend(joins.cancelled.iter().map(|visit| {
+            self.after.notices.extend(joins.cancelled.iter().map(|visit| {
                 let visit = visit.clone();
                 Followed::LaneEnded { visit, how: LaneEnd::Cancelled }
             }));
         }
         let input = Arc::clone(&self.definition.input);
         let context = DecisionInput { input: &input, recall, fresh: Some(&episode) };
-        let decided = self.decide(path, context, &mut after);
+        let decided = self.decide(path, context);
+        let after = std::mem::take(&mut self.after);
         let mut actions = vec![Action::Tell(Notice::Committed {
             site: visit.clone().into(),
             seq: self.seq,
@@ -455,7 +452,7 @@ impl Machine {
             Err(halt) => actions.push(Action::Stop(self.halted(halt))),
         }
         self.unsynced.push_back((self.version, actions));
-        out.push(Action::Commit(Box::new(commit)));
+        self.out.push(Action::Commit(Box::new(commit)));
         Ok(())
     }
 
@@ -543,28 +540,28 @@ impl Machine {
     }
 
     /// Commits the end of the thread, without a step.
-    fn commit_end(&mut self, ending: Ending, out: &mut Vec<Action>) -> Result<(), Halt> {
+    fn commit_end(&mut self, ending: Ending) -> Result<(), Halt> {
         self.version += 1;
         self.ending = Some(ending.clone());
         let commit = Commit { checkpoint: self.checkpoint()?, ending: Some(ending.clone()), ..self.commit_of_row() };
         self.unsynced.push_back((self.version, vec![Action::Finish(ending)]));
-        out.push(Action::Commit(Box::new(commit)));
+        self.out.push(Action::Commit(Box::new(commit)));
         Ok(())
     }
 
     /// Emits actions once everything that they may depend on has been synced.
-    pub(super) fn emit(&mut self, actions: Vec<Action>, out: &mut Vec<Action>) {
+    pub(super) fn emit(&mut self, actions: Vec<Action>) {
         match self.unsynced.back_mut() {
             Some((_, waiting)) => waiting.extend(actions),
-            None => out.extend(actions),
+            None => self.out.extend(actions),
         }
     }
 
-    pub(super) fn synced(&mut self, version: u64, out: &mut Vec<Action>) {
+    fn synced(&mut self, version: u64) {
         self.unstored.retain(|step| step.version > version);
         while self.unsynced.front().is_some_and(|(waits_for, _)| *waits_for <= version) {
             let Some((_, actions)) = self.unsynced.pop_front() else { return };
-            out.extend(actions);
+            self.out.extend(actions);
         }
     }
 }
