@@ -15,7 +15,7 @@ use super::account::Account;
 use super::event_loop::{Ended, Parts, VisitOutcome};
 use super::forms::PersonAnswer;
 use super::journal::Record;
-use super::past::spent;
+use super::past::{counted, spent};
 use super::stop::cancelled;
 use super::thread_handle::StopKind;
 use super::tool_calls::ToolRunner;
@@ -41,12 +41,12 @@ pub(super) struct ParentVisit {
 /// # Errors
 /// If the child cannot be started or continued, or stopped.
 pub(super) async fn visit(
-    parts: &Parts,
     context: &VisitContext<'_>,
     (role, input): (&Role, &Value),
     site: Site,
     answer: Option<PersonAnswer>,
 ) -> Result<VisitOutcome, Fault> {
+    let parts = context.parts;
     let RoleKind::Workflow(child) = &role.kind else { return Err(unfit(&site)) };
     let depth = parts.above.as_ref().map_or(0, |above| above.depth) + 1;
     let most = parts.run_config.ceilings.over(&parts.graph.policy().limits).depth;
@@ -56,10 +56,10 @@ pub(super) async fn visit(
         let limit = ReachedLimit { key: "depth", role: None, is_of_thread: true, needed: depth as f64 };
         return Err(Fault::of_limit(Code::ThreadLimit, limit, message));
     }
-    let (thread, row) = identity(parts, context, &site).await?;
+    let (thread, row) = identity(context, &site).await?;
     let parent =
         Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
-    let above = ParentVisit { parent, account: Arc::new(context.account(&site)), depth };
+    let above = ParentVisit { parent, account: Arc::new(context.account.clone()), depth };
     let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
     let run_config = RunConfig { raised: parts.run_config.raised.clone(), ..run_config };
     let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
@@ -67,7 +67,7 @@ pub(super) async fn visit(
         Resumed::Running(handle) => handle,
         Resumed::Ended { ending, .. } => return ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
     };
-    match follow(parts, context, handle).await {
+    match follow(context, handle).await {
         Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
         Ended::Stopped(fault) => {
             // Where the graph routes the fault, its step says what the child has used.
@@ -83,11 +83,8 @@ pub(super) async fn visit(
 }
 
 /// The id of the child, and its row if it has started. A new id is synced before the row is written.
-async fn identity(
-    parts: &Parts,
-    context: &VisitContext<'_>,
-    site: &Site,
-) -> Result<(ThreadId, Option<store::Row>), Fault> {
+async fn identity(context: &VisitContext<'_>, site: &Site) -> Result<(ThreadId, Option<store::Row>), Fault> {
+    let parts = context.parts;
     let mut tool_runner = ToolRunner::new(context, site)?;
     if let Some(known) = tool_runner.journal.child.clone() {
         let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
@@ -145,7 +142,8 @@ async fn begin(
 }
 
 /// Passes on the child's events until its run ends. Stops it with the visit, and for good if only this lane ends.
-async fn follow(parts: &Parts, context: &VisitContext<'_>, mut handle: ThreadHandle) -> Ended {
+async fn follow(context: &VisitContext<'_>, mut handle: ThreadHandle) -> Ended {
+    let parts = context.parts;
     let (mut is_draining, mut is_stopping) = (false, false);
     loop {
         tokio::select! {
@@ -210,8 +208,7 @@ fn ended(
 pub(super) fn note(parts: &Parts, thread: &ThreadId, row: &store::Row) -> Result<Note, store::Error> {
     let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } = spent(&*parts.store, thread, row)?;
     let usage = (usage != rondo_protocol::object::Usage::default()).then_some(usage);
-    let unpriced_calls = cost_usd.map_or(0, |_| unpriced_calls);
-    Ok(Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() })
+    Ok(counted(Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() }))
 }
 
 /// The lane of `above` in which the child that contains `thread` runs.

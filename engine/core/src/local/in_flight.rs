@@ -88,7 +88,7 @@ pub fn in_flight(store: &dyn Read, thread: &ThreadId) -> Result<Vec<VisitInFligh
     let mut found = Vec::new();
     for lane in store.journaled_lanes(thread)? {
         let visit = Journal::read(store, thread, &lane, JournalPart::Visit)?;
-        if visit.has_refused() {
+        if visit.has_refused {
             let compaction = Journal::read(store, thread, &lane, JournalPart::Compaction)?;
             found.extend(of_journal(store, &lane, &compaction)?);
         }
@@ -98,17 +98,17 @@ pub fn in_flight(store: &dyn Read, thread: &ThreadId) -> Result<Vec<VisitInFligh
 }
 
 fn of_journal(store: &dyn Read, lane: &LanePath, journal: &Journal) -> Result<Option<VisitInFlight>, Error> {
-    let records: Vec<&ModelRecord> = journal.given_up().chain(journal.models()).collect();
+    let records: Vec<&ModelRecord> = journal.given_up.iter().chain(journal.models.values()).collect();
     let uses: BTreeMap<&str, &ToolUse> = records
         .iter()
         .flat_map(|record| record.answer.reply.parts.tool_calls())
         .map(|asked| (&*asked.id, asked))
         .collect();
     let mut calls: Vec<(u32, CallInFlight)> = Vec::new();
-    let given_up = journal.given_up().map(|record| (record.position, model(record, true)));
-    calls.extend(given_up.chain(journal.models().map(|record| (record.position, model(record, false)))));
-    calls.extend(journal.tools().map(|record| (record.position, tool(record, uses.get(&*record.id).copied()))));
-    calls.extend(journal.open_calls().map(|(position, name)| (position, begun(name))));
+    let given_up = journal.given_up.iter().map(|record| (record.position, model(record, true)));
+    calls.extend(given_up.chain(journal.models.values().map(|record| (record.position, model(record, false)))));
+    calls.extend(journal.tools.values().map(|record| (record.position, tool(record, uses.get(&*record.id).copied()))));
+    calls.extend(journal.open.iter().map(|(position, name)| (*position, begun(name))));
     // An answer that was given up stands before the one that took its place.
     calls.sort_by_key(|(position, _)| *position);
     let child = journal.child.clone();

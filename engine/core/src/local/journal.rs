@@ -177,24 +177,27 @@ impl ModelRecord {
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    models: BTreeMap<u32, ModelRecord>,
-    /// Answers that ended an earlier run of the visit, which asked again.
-    given_up: Vec<ModelRecord>,
-    /// What was billed for failed attempts.
-    billed: Vec<Billed>,
-    tools: BTreeMap<u32, ToolRecord>,
+    /// The answers that an earlier process left.
+    pub(super) models: BTreeMap<u32, ModelRecord>,
+    /// The answers that ended an earlier run of the visit: paid for, and not given again.
+    pub(super) given_up: Vec<ModelRecord>,
+    /// What an earlier process was billed for failed attempts.
+    pub(super) billed: Vec<Billed>,
+    /// The results that an earlier process left.
+    pub(super) tools: BTreeMap<u32, ToolRecord>,
     /// Calls that an earlier process started: position and use.
     intents: BTreeMap<u32, String>,
-    /// Calls without a result, by this and earlier processes: position and tool.
-    open: BTreeMap<u32, String>,
+    /// Calls without a result, by this and earlier processes: position and tool. It is unknown whether they had their
+    /// effect.
+    pub(super) open: BTreeMap<u32, String>,
     /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
     /// What people said of calls, by position.
     decided: BTreeMap<u32, ApprovalDecision>,
     /// The child thread of the step.
     pub(super) child: Option<ThreadId>,
-    /// Whether the text of a compaction was refused in it.
-    has_refused: bool,
+    /// Whether the text of a compaction was refused in it, before the visit.
+    pub(super) has_refused: bool,
     /// Attempts in all records.
     pub(super) attempts: u64,
     /// The number of the next record.
@@ -274,31 +277,6 @@ impl Journal {
             || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
     }
 
-    /// Whether the text of a compaction was refused before the visit.
-    pub(super) fn has_refused(&self) -> bool {
-        self.has_refused
-    }
-
-    /// The answers that an earlier process left.
-    pub(super) fn models(&self) -> impl Iterator<Item = &ModelRecord> {
-        self.models.values()
-    }
-
-    /// The answers that ended an earlier run of the visit: paid for, and not given again.
-    pub(super) fn given_up(&self) -> impl Iterator<Item = &ModelRecord> {
-        self.given_up.iter()
-    }
-
-    /// What an earlier process was billed for failed attempts.
-    pub(super) fn billed(&self) -> &[Billed] {
-        &self.billed
-    }
-
-    /// The results that an earlier process left.
-    pub(super) fn tools(&self) -> impl Iterator<Item = &ToolRecord> {
-        self.tools.values()
-    }
-
     /// Marks the answer at `position` as refused, unless an earlier process wrote it.
     pub(super) fn refuse(&mut self, position: u32, why: &str) {
         for record in &mut self.pending {
@@ -313,16 +291,6 @@ impl Journal {
     /// Whether a head has to be stored with the next answer, because no commit has stored it yet.
     pub(super) fn lacks_head(&mut self, head: Digest) -> bool {
         self.heads.insert(head)
-    }
-
-    /// Calls that were started and have no result, by position: it is unknown whether they had their effect.
-    pub(super) fn open_calls(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.open.iter().map(|(position, tool)| (*position, tool.as_str()))
-    }
-
-    /// The tools of these calls.
-    pub(super) fn open_intents(&self) -> impl Iterator<Item = &str> {
-        self.open_calls().map(|(_, tool)| tool)
     }
 
     /// What the journal holds about the tool call at `position`.

@@ -16,36 +16,32 @@ use rondo_protocol::call::{
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
-use rondo_protocol::object::{AnsweredBy, Head, Note, Request, Usage};
+use rondo_protocol::object::{AnsweredBy, Head, Note, Request};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
-use super::journal::{JournaledObject, ModelRecord, Record};
+use super::journal::{Journal, JournaledObject, ModelRecord, Record};
+use super::past::{count, counted};
 use super::reply_memory::Reservation;
 use super::retry::{self, Deadline, Waits};
 use super::sink::Sink;
 use super::stop::cancelled;
 use super::tool_calls::ToolRunner;
-use super::visit::{ModelContext, Object, VisitContext, redact, visit_of, wrong_kind};
+use super::visit::{Object, VisitContext, redact, visit_of, wrong_kind};
 use crate::models::ResolvedModel;
-use crate::resolved_roles::ModelHead;
+use crate::resolved_roles::{ModelHead, RoleRuntime};
 use crate::thread::CallEstimate;
 
 pub(super) struct VisitEffects<'a> {
     context: &'a VisitContext<'a>,
-    pub(super) model_context: &'a ModelContext<'a>,
+    pub(super) runtime: &'a RoleRuntime,
     pub(super) tool_runner: ToolRunner<'a>,
     attempts_before: u64,
     pub(super) attempts: u64,
     /// The index of the role's head in use: a step stays with the model that answered it.
     model: usize,
-    model_calls: u64,
-    /// Tool calls of a turn that a hook answered as a whole.
-    tool_calls_given: u64,
-    usage: Option<Usage>,
-    cost_usd: Option<f64>,
-    /// Of `model_calls`, those without a known price.
-    unpriced_calls: u64,
+    /// What its replies have used; the tool calls are those of a turn that a hook answered as a whole.
+    used: Note,
     /// The last model call and its reply, until the loop settles it.
     last: Option<UnsettledCall>,
     pub(super) objects: Vec<Object>,
@@ -104,7 +100,7 @@ impl Effects for VisitEffects<'_> {
                 if let What::CallSettled { refused: why, .. } = &mut settled {
                     *why = refused;
                 }
-                self.context.sink.emit(settled);
+                self.context.parts.sink.emit(settled);
             }
         })
     }
@@ -124,22 +120,18 @@ impl<'a> VisitEffects<'a> {
     /// The effects of a visit; `attempts_before` is the number of the role's earlier attempts in its lane.
     pub(super) fn new(
         context: &'a VisitContext<'a>,
-        model_context: &'a ModelContext<'a>,
+        runtime: &'a RoleRuntime,
         tool_runner: ToolRunner<'a>,
         attempts_before: u64,
     ) -> Self {
         Self {
             context,
-            model_context,
+            runtime,
             attempts: tool_runner.journal.attempts,
             tool_runner,
             attempts_before,
             model: 0,
-            model_calls: 0,
-            tool_calls_given: 0,
-            usage: None,
-            cost_usd: None,
-            unpriced_calls: 0,
+            used: Note::default(),
             last: None,
             objects: Vec::new(),
             turn_is_rewritten: false,
@@ -151,70 +143,48 @@ impl<'a> VisitEffects<'a> {
     pub(super) fn count_turn(&mut self, turn: &TurnReply) {
         let (replies, uses) = turn.transcript.counts();
         self.attempts = self.attempts.saturating_add(turn.attempts.max(replies));
-        self.model_calls = self.model_calls.saturating_add(replies);
-        self.tool_calls_given = self.tool_calls_given.saturating_add(uses);
-        self.usage = turn.usage;
-        self.cost_usd = turn.cost_usd;
-        self.unpriced_calls = turn.cost_usd.map_or(replies, |_| 0);
+        self.used.model_calls = self.used.model_calls.saturating_add(replies);
+        self.used.tool_calls = self.used.tool_calls.saturating_add(uses);
+        (self.used.usage, self.used.cost_usd) = (turn.usage, turn.cost_usd);
+        self.used.unpriced_calls = turn.cost_usd.map_or(replies, |_| 0);
     }
 
     /// Counts the answers that ended earlier runs of the visit, and failed attempts, where they were paid for.
-    pub(super) fn count_given_up(&mut self, site: &Site) {
-        let answers: Vec<ModelAnswer> =
-            self.tool_runner.journal.given_up().map(|record| record.answer.clone()).collect();
-        for answer in &answers {
-            self.count(answer);
-            self.context.account(site).count(answer.usage, answer.cost_usd);
+    pub(super) fn count_given_up(&mut self) {
+        let Journal { given_up, billed, .. } = &self.tool_runner.journal;
+        for ModelRecord { answer, .. } in given_up {
+            self.used.model_calls += 1;
+            count(&mut self.used, answer.usage, answer.cost_usd);
+            self.context.account.count(answer.usage, answer.cost_usd);
         }
-        for Billed { usage, cost_usd } in self.tool_runner.journal.billed().to_vec() {
-            self.count_tokens(Some(usage), cost_usd);
-            self.context.account(site).count(Some(usage), cost_usd);
+        for Billed { usage, cost_usd } in billed {
+            count(&mut self.used, Some(*usage), *cost_usd);
+            self.context.account.count(Some(*usage), *cost_usd);
         }
     }
 
     /// What the visit used so far, and how many attempts it made, with those of earlier processes.
     pub(super) fn note(&self) -> Note {
-        let unpriced_calls = self.cost_usd.map_or(0, |_| self.unpriced_calls);
-        Note {
-            attempts: self.attempts,
-            model_calls: self.model_calls,
-            tool_calls: self.tool_calls_given,
-            usage: self.usage,
-            cost_usd: self.cost_usd,
-            unpriced_calls,
-            ..Note::default()
-        }
+        counted(Note { attempts: self.attempts, ..self.used.clone() })
     }
 
     fn count(&mut self, answer: &ModelAnswer) {
-        self.model_calls += 1;
-        self.count_tokens(answer.usage, answer.cost_usd);
-    }
-
-    fn count_tokens(&mut self, usage: Option<Usage>, cost_usd: Option<f64>) {
-        if let Some(usage) = usage {
-            *self.usage.get_or_insert_default() += usage;
-        }
-        match cost_usd {
-            Some(cost) => *self.cost_usd.get_or_insert_default() += cost,
-            None => self.unpriced_calls += 1,
-        }
+        self.used.model_calls += 1;
+        count(&mut self.used, answer.usage, answer.cost_usd);
     }
 
     async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
         let asked = call.request();
         if let Some(record) = self.tool_runner.journal.model(call.site.position) {
             self.count(&record.answer);
-            let (usage, cost_usd) = (record.answer.usage, record.answer.cost_usd);
-            self.context.account(&call.site).count(usage, cost_usd);
+            self.context.account.count(record.answer.usage, record.answer.cost_usd);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
                 (kind, kept.digest, kept.text.to_vec())
             }));
             if let Some(fallback) = &record.fallback {
-                self.model =
-                    self.model_context.runtime.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
+                self.model = self.runtime.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
             let attempt = u32::try_from(record.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
             let settled = self.settled(&call.site, &record.answer, &record.model, (attempt, 0), &AnsweredBy::Journal);
@@ -237,7 +207,7 @@ impl<'a> VisitEffects<'a> {
         };
         self.count(&answer);
         let mut objects: Vec<JournaledObject> = self.objects.iter().skip(objects_before).map(kept).collect();
-        let own = self.model_context.runtime.heads.iter().find(|head| head.digest == sent.head);
+        let own = self.runtime.heads.iter().find(|head| head.digest == sent.head);
         if let Some(head) = own.filter(|_| self.tool_runner.journal.lacks_head(sent.head)) {
             // A later process may have another head for the role; the step names this one.
             objects.push(JournaledObject { is_head: true, digest: head.digest, text: Arc::clone(&head.bytes) });
@@ -271,9 +241,9 @@ impl<'a> VisitEffects<'a> {
         (attempt, duration_ms): (u32, u64),
         answered_by: &AnsweredBy,
     ) -> Option<What> {
-        let head = self.model_context.runtime.heads.get(self.model);
-        let resolved = head.and_then(|head| self.model_context.models.0.get(&head.model));
-        self.context.sink.has_readers().then(|| What::CallSettled {
+        let head = self.runtime.heads.get(self.model);
+        let resolved = head.and_then(|head| self.context.parts.run_config.models.0.get(&head.model));
+        self.context.parts.sink.has_readers().then(|| What::CallSettled {
             visit: visit_of(site),
             attempt,
             model: model.to_owned(),
@@ -290,14 +260,15 @@ impl<'a> VisitEffects<'a> {
 
     /// Tries the role's model, then each fallback, until one answers or none is left.
     async fn attempts(&mut self, call: &ModelCall, asked: Digest) -> Result<AttemptResult, Fault> {
-        let of_call = Deadline::of_call(self.model_context.call_total_ms).without(&self.context.waits);
-        let deadline = of_call.or_earlier(self.context.deadline.clone());
-        let retry = &self.model_context.policy.retry;
+        let (context, parts) = (self.context, self.context.parts);
+        let of_call = Deadline::of_call(parts.run_config.call_total_ms).without(&context.waits);
+        let deadline = of_call.or_earlier(context.deadline.clone());
+        let retry = &context.policy.retry;
         let mut attempt = 0_u32;
         let mut of_this_model = 1_u32;
         loop {
-            let Some(head) = self.model_context.runtime.heads.get(self.model) else { return Err(no_head()) };
-            let Some(resolved) = self.model_context.models.0.get(&head.model) else { return Err(no_head()) };
+            let Some(head) = self.runtime.heads.get(self.model) else { return Err(no_head()) };
+            let Some(resolved) = parts.run_config.models.0.get(&head.model) else { return Err(no_head()) };
             // A fallback has a head of its own.
             let request = if self.model == 0 { asked } else { call.conversation.request(head.digest) };
             // A hook that rewrote the turn changed the head of the first model; a fallback has its own.
@@ -311,21 +282,20 @@ impl<'a> VisitEffects<'a> {
                 head_digest,
                 head: Arc::clone(of_call),
                 conversation: Arc::clone(&call.conversation),
-                files: super::files::read(self.context.store, &self.tool_runner.files, &call.conversation)?,
+                files: super::files::read(&*parts.store, &self.tool_runner.files, &call.conversation)?,
                 time_left: deadline.left(),
             };
-            if !self.context.store.has_room() {
-                return Err(self.context.resume_hint.with_hint(full()));
+            if !parts.store.has_room() {
+                return Err(parts.resume_hint.with_hint(full()));
             }
-            self.context.stop.check()?;
+            context.stop.check()?;
             let wanted = wanted(&call, resolved);
             // So may the model, before it says anything.
-            self.context.memory.lock().await.release();
-            let account = self.context.account(&call.site);
-            let admitted = account.admit(&wanted)?;
+            context.memory.lock().await.release();
+            let admitted = context.account.admit(&wanted)?;
             self.attempts += 1;
             let was_reached = AtomicBool::new(false);
-            let drain = &self.context.stop.drain;
+            let drain = &context.stop.drain;
             let made = tokio::select! {
                 biased;
                 made = self.attempt((&call, request), head, resolved, &was_reached) => made,
@@ -339,13 +309,13 @@ impl<'a> VisitEffects<'a> {
                     billed(fault, resolved).map_or((None, None), |billed| (Some(billed.usage), billed.cost_usd))
                 }
             };
-            account.settle(&admitted, usage, cost_usd);
+            context.account.settle(&admitted, usage, cost_usd);
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
             };
             if let Some(usage) = usage {
-                self.count_tokens(Some(usage), cost_usd);
+                count(&mut self.used, Some(usage), cost_usd);
                 self.tool_runner.journal.add(Record::Billed(Billed { usage, cost_usd }));
             }
             let is_unused = matches!(fault.class, FaultClass::ScriptEnd | FaultClass::Cancelled);
@@ -359,13 +329,10 @@ impl<'a> VisitEffects<'a> {
             let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault() } else { fault };
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
-                let wait = retry::pause(retry, of_this_model, &fault, self.context.env.random());
+                let wait = retry::pause(retry, of_this_model, &fault, parts.env.random());
                 of_this_model += 1;
                 wait
-            } else if !passed
-                && retry::is_worth_another_model(&fault)
-                && self.model + 1 < self.model_context.runtime.heads.len()
-            {
+            } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.runtime.heads.len() {
                 self.model += 1;
                 of_this_model = 1;
                 Duration::ZERO
@@ -375,7 +342,7 @@ impl<'a> VisitEffects<'a> {
             if wait >= deadline.left() {
                 return Err(fault);
             }
-            self.context.sink.offer(|| What::CallRetried {
+            parts.sink.offer(|| What::CallRetried {
                 visit: visit_of(&call.site),
                 attempt,
                 model: call.model.clone(),
@@ -388,7 +355,7 @@ impl<'a> VisitEffects<'a> {
             if !wait.is_zero() {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
-                    () = self.context.stop.drain.cancelled() => {}
+                    () = drain.cancelled() => {}
                 }
             }
         }
@@ -401,8 +368,8 @@ impl<'a> VisitEffects<'a> {
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
     ) -> Result<AttemptResult, Fault> {
-        let (redactor, recorder) = (self.context.redactor, self.model_context.recorder);
-        let VisitContext { sink, memory, ref waits, .. } = *self.context;
+        let VisitContext { parts, redactor, memory, hook_notes, ref waits, .. } = *self.context;
+        let (sink, recorder) = (&parts.sink, parts.run_config.recorder.as_deref());
         let deltas = StepDeltas { sink, visit: visit_of(&call.site), attempt: call.attempt, memory, waits };
         let mut sent = Sent {
             head: call.head_digest,
@@ -413,7 +380,7 @@ impl<'a> VisitEffects<'a> {
             fallback: (self.model > 0).then(|| head.model.clone()),
         };
         let path = self.context.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
-        let started_ms = self.context.env.elapsed_ms();
+        let started_ms = parts.env.elapsed_ms();
         let (reply, answered_by, passed) = match path {
             None => {
                 was_reached.store(true, Ordering::Relaxed);
@@ -431,7 +398,6 @@ impl<'a> VisitEffects<'a> {
                 let redact = |reply: &mut Reply| redact(redactor, reply);
                 let answered = path.run_redacting(Call::Model(call.clone()), Box::new(port), &redact).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
-                    let VisitContext { hook_notes, sink, .. } = self.context;
                     self.attempts += u64::from(answered.short_circuit.attempts.saturating_sub(1));
                     hook_notes.answered(sink, &call.site, CallKind::Model, node, answered.short_circuit);
                 }
@@ -452,7 +418,7 @@ impl<'a> VisitEffects<'a> {
         if answered_by == AnsweredBy::Port {
             price(resolved, &mut answer);
         }
-        let duration_ms = self.context.env.elapsed_ms().saturating_sub(started_ms);
+        let duration_ms = parts.env.elapsed_ms().saturating_sub(started_ms);
         Ok(AttemptResult { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
     }
 

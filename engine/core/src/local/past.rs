@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Entry, Transcript};
+use rondo_protocol::object::{Entry, Note, Transcript, Usage};
 
-use super::journal::{Journal, JournalPart};
+use super::journal::{Journal, JournalPart, ModelRecord};
 use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
@@ -47,7 +47,7 @@ impl Past for StoredPast {
             }
         }
         let journal = Journal::read(&*self.store, &self.thread, lane, JournalPart::Visit)?;
-        for record in journal.models() {
+        for record in journal.models.values() {
             count(in_flight, record.request);
             if record.rewritten {
                 count(in_flight, record.asked);
@@ -91,26 +91,36 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
 pub fn recovered(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane, JournalPart::Visit)?;
     let mut compaction = Journal::default();
-    if journal.has_refused() {
+    if journal.has_refused {
         compaction = Journal::read(store, thread, lane, JournalPart::Compaction)?;
     }
     if !journal.has_begun() && !compaction.has_begun() {
         return Ok(None);
     }
-    let mut recovered = InFlight::default();
-    let parts = [&compaction, &journal];
-    let answers = || parts.into_iter().flat_map(|of| of.models().chain(of.given_up()).map(|record| &record.answer));
-    let billed = parts.into_iter().flat_map(Journal::billed).map(|billed| (Some(billed.usage), billed.cost_usd));
-    recovered.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
-    for (usage, cost_usd) in answers().map(|answer| (answer.usage, answer.cost_usd)).chain(billed) {
-        if let Some(usage) = usage {
-            *recovered.usage.get_or_insert_default() += usage;
+    let mut used = Note::default();
+    for part in [&compaction, &journal] {
+        for ModelRecord { answer, .. } in part.models.values().chain(&part.given_up) {
+            used.model_calls += 1;
+            count(&mut used, answer.usage, answer.cost_usd);
         }
-        match cost_usd {
-            Some(cost) => *recovered.cost_usd.get_or_insert_default() += cost,
-            None => recovered.unpriced_calls += 1,
-        }
+        part.billed.iter().for_each(|billed| count(&mut used, Some(billed.usage), billed.cost_usd));
     }
-    recovered.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
-    Ok(Some(recovered))
+    let in_doubt = journal.open.values().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
+    Ok(Some(InFlight { used: counted(used), in_doubt }))
+}
+
+/// Counts what a request has used.
+pub(super) fn count(used: &mut Note, usage: Option<Usage>, cost_usd: Option<f64>) {
+    if let Some(usage) = usage {
+        *used.usage.get_or_insert_default() += usage;
+    }
+    match cost_usd {
+        Some(cost) => *used.cost_usd.get_or_insert_default() += cost,
+        None => used.unpriced_calls += 1,
+    }
+}
+
+/// A note of what was counted: replies without a known price are told only where others have one.
+pub(super) fn counted(used: Note) -> Note {
+    Note { unpriced_calls: used.cost_usd.map_or(0, |_| used.unpriced_calls), ..used }
 }

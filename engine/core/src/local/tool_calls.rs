@@ -11,8 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_agent_kit::redact::Redactor;
-use rondo_agent_kit::tool::{self, Content, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
+use rondo_agent_kit::tool::{self, Content, InDoubt, Invocation, STORED_MAX_BYTES, cut};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -22,25 +21,14 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Entry, Note, ToolNote};
 use rondo_protocol::{Digest, Value};
 
-use super::files::{self, FileRules, Held};
+use super::RunConfig;
+use super::files::{self, Held};
 use super::forms;
 use super::journal::{ApprovalDecision, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
 use super::visit::{Object, VisitContext, VisitResult, visit_of, wrong_kind};
 use crate::conversation::store_fault;
-use crate::grant::{Approver, Decision, Grants};
-
-/// The tools of a role and the rules for calling them.
-#[derive(Clone, Copy)]
-pub(super) struct Tooling<'a> {
-    pub(super) toolbox: &'a Toolbox,
-    pub(super) grants: &'a Grants,
-    pub(super) approver: Option<&'a dyn Approver>,
-    pub(super) in_doubt: Option<InDoubt>,
-    pub(super) redactor: &'a Redactor,
-    /// The operator's rules for files, and what knows the keys that none may hold.
-    pub(super) files: (&'a FileRules, &'a Redactor),
-}
+use crate::grant::Decision;
 
 /// Calls tools for one visit and keeps its journal.
 pub(super) struct ToolRunner<'a> {
@@ -52,12 +40,10 @@ pub(super) struct ToolRunner<'a> {
     notes: Vec<(u32, ToolNote)>,
 }
 
-impl Tooling<'_> {
-    /// The policy for a call in doubt.
-    fn policy(&self, tool: &str) -> InDoubt {
-        let declared = self.toolbox.find(tool).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
-        self.in_doubt.or(declared).unwrap_or_default()
-    }
+/// The policy for a call in doubt.
+fn policy(context: &VisitContext<'_>, tool: &str) -> InDoubt {
+    let declared = context.toolbox.find(tool).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
+    context.parts.run_config.in_doubt.or(declared).unwrap_or_default()
 }
 
 struct ToolResult {
@@ -78,7 +64,7 @@ impl<'a> ToolRunner<'a> {
     /// A runner with the journal that an earlier run may have left for the step in flight.
     pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
         let journal = if context.may_be_journaled {
-            Journal::read(context.store, &site.thread, &site.lane, context.journal_part)
+            Journal::read(&*context.parts.store, &site.thread, &site.lane, context.journal_part)
                 .map_err(|error| store_fault(&error))?
         } else {
             Journal::default()
@@ -95,7 +81,7 @@ impl<'a> ToolRunner<'a> {
             self.journal.failed_attempt();
         }
         let mut text = played?.parts.text().into_owned();
-        self.context.tooling.redactor.string(&mut text);
+        self.context.tool_redactor.string(&mut text);
         Ok(text)
     }
 
@@ -120,7 +106,7 @@ impl<'a> ToolRunner<'a> {
         } else {
             Vec::new()
         };
-        let effect_unknown = self.journal.open_intents().next().map(str::to_owned);
+        let effect_unknown = self.journal.open.values().next().cloned();
         self.notes.sort_by_key(|(position, _)| *position);
         let tools: Vec<ToolNote> = self.notes.into_iter().map(|(_, note)| note).collect();
         let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
@@ -154,7 +140,8 @@ impl<'a> ToolRunner<'a> {
         if records.is_empty() {
             return Ok(());
         }
-        self.context.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
+        let written = self.context.parts.store.record(site.thread.clone(), records, true).await;
+        written.map_err(|error| store_fault(&error))
     }
 
     /// Performs calls concurrently; replies are in the order of the calls.
@@ -237,8 +224,8 @@ impl<'a> ToolRunner<'a> {
     }
 
     fn tell(&mut self, call: &ToolCall, note: ToolNote) {
-        self.context.sink.offer(|| started(call));
-        self.context.sink.offer(|| finished(call, &note));
+        self.context.parts.sink.offer(|| started(call));
+        self.context.parts.sink.offer(|| finished(call, &note));
         self.notes.push((call.site.position, note));
     }
 
@@ -248,14 +235,13 @@ impl<'a> ToolRunner<'a> {
         if fault.routed_by().is_none() {
             return fault;
         }
-        let tooling = &self.context.tooling;
-        let asks = |tool: &&str| tooling.policy(tool) == InDoubt::Ask;
-        self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, thread))
+        let asks = |tool: &&String| policy(self.context, tool) == InDoubt::Ask;
+        self.journal.open.values().find(asks).map_or(fault, |tool| in_doubt(tool, thread))
     }
 
     /// Applies the policy to a call that may have had its effect: `None` means it is made again.
     fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
-        match self.context.tooling.policy(&call.name) {
+        match policy(self.context, &call.name) {
             InDoubt::Retry => Ok(None),
             InDoubt::Skip => {
                 let message = "the run was interrupted while this call was under way, and nobody knows whether it had its \
@@ -269,8 +255,8 @@ impl<'a> ToolRunner<'a> {
     /// Checks a call against the grants, and asks a person if the operator wants that. Returns the answer if it is
     /// refused.
     async fn refused(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
-        let tooling = self.context.tooling;
-        match tooling.grants.decide(call) {
+        let run_config = &self.context.parts.run_config;
+        match run_config.grants.decide(call) {
             Decision::Granted => return Ok(None),
             Decision::Asked => {}
             // This call is denied, not the tool: the role gets the error and continues.
@@ -284,7 +270,7 @@ impl<'a> ToolRunner<'a> {
         if let Some(decision) = self.decision(call, &form).await? {
             return Ok(self.decided(call, &decision, is_in_doubt));
         }
-        let Some(approver) = tooling.approver else {
+        let Some(approver) = &run_config.approver else {
             self.context.approval.ask(form);
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
@@ -365,7 +351,7 @@ impl<'a> ToolRunner<'a> {
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
-        self.context.sink.offer(|| finished(call, &note));
+        self.context.parts.sink.offer(|| finished(call, &note));
         self.notes.push((call.site.position, note));
         let reply = Reply::Tool(reply);
         if let Some(path) = self.context.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
@@ -387,46 +373,47 @@ async fn through_hooks(
     call: &ToolCall,
     was_reached: &AtomicBool,
 ) -> Result<ToolResult, Fault> {
-    context.sink.offer(|| started(call));
-    let started_ms = context.env.elapsed_ms();
+    let VisitContext { parts, hook_notes, .. } = *context;
+    parts.sink.offer(|| started(call));
+    let started_ms = parts.env.elapsed_ms();
     let (mut reply, answered_by, passed) = match context.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
         None => {
             was_reached.store(true, Ordering::Relaxed);
-            (reach(&context.tooling, call).await?, AnsweredBy::Port, 0)
+            (reach(context, call).await?, AnsweredBy::Port, 0)
         }
         Some(path) => {
             let asked = call;
             let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                 Box::pin(async move {
                     let Call::Tool(call) = call else { return Err(wrong_kind()) };
-                    let call = within(asked, call, &context.tooling)?;
+                    let call = within(asked, call, context)?;
                     was_reached.store(true, Ordering::Relaxed);
-                    reach(&context.tooling, &call).await.map(Reply::Tool)
+                    reach(context, &call).await.map(Reply::Tool)
                 })
             };
             let redact = |reply: &mut Reply| {
                 if let Reply::Tool(reply) = reply {
-                    enter(&context.tooling, reply);
+                    enter(context, reply);
                 }
             };
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
-                context.hook_notes.answered(context.sink, &call.site, CallKind::Tool, node, answered.short_circuit);
+                hook_notes.answered(&parts.sink, &call.site, CallKind::Tool, node, answered.short_circuit);
             }
             (reply, answered.answered_by, answered.passed)
         }
     };
     cut(&mut reply.text, STORED_MAX_BYTES);
-    Ok(ToolResult { reply, answered_by, passed, duration_ms: context.env.elapsed_ms().saturating_sub(started_ms) })
+    Ok(ToolResult { reply, answered_by, passed, duration_ms: parts.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
 /// The call as the hooks passed it, with its new effect.
-fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<ToolCall, Fault> {
+fn within(asked: &ToolCall, call: ToolCall, context: &VisitContext<'_>) -> Result<ToolCall, Fault> {
     let refused = |what: String| Err(Fault::new(Code::HookFailed, FaultClass::Hook, what));
     if (&call.name, &call.arguments) != (&asked.name, &asked.arguments) {
         // The grant and the approval covered the call before the hooks.
-        match tooling.grants.decide(&call) {
+        match context.parts.run_config.grants.decide(&call) {
             Decision::Granted => {}
             Decision::Asked => {
                 return refused(format!(
@@ -437,7 +424,7 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
             Decision::Denied(why) => return refused(format!("a hook made another call of what was asked: {why}")),
         }
     }
-    let Ok(offer) = tooling.toolbox.find(&call.name)? else { return Ok(call) };
+    let Ok(offer) = context.toolbox.find(&call.name)? else { return Ok(call) };
     let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };
     let effect = offer.tool.effect(&arguments);
     if asked.effect.is_repeatable() && !effect.is_repeatable() {
@@ -447,12 +434,12 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
     Ok(ToolCall { effect, ..call })
 }
 
-async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
-    let found = tooling.toolbox.find(&call.name)?;
+async fn reach(context: &VisitContext<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
+    let found = context.toolbox.find(&call.name)?;
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
     let result = match read {
         Ok((offer, arguments)) => {
-            let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(tooling.redactor);
+            let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(context.tool_redactor);
             let invocation = invocation.by(call.site.role.as_str());
             let said = offer.tool.run(arguments, &invocation).await;
             said.map(|Content { text, files }| {
@@ -471,18 +458,20 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         Err(error) => failed(&error),
     };
     // Before any hook sees it, which may store it.
-    enter(tooling, &mut reply);
+    enter(context, &mut reply);
     Ok(reply)
 }
 
 /// Takes out of a result what must not enter the thread: keys, and files against the rules.
-fn enter(tooling: &Tooling<'_>, reply: &mut ToolReply) {
-    tooling.redactor.string(&mut reply.text);
+fn enter(context: &VisitContext<'_>, reply: &mut ToolReply) {
+    let redactor = context.tool_redactor;
+    redactor.string(&mut reply.text);
     for file in &mut reply.files {
-        tooling.redactor.string(&mut file.name);
-        tooling.redactor.string(&mut file.media_type);
+        redactor.string(&mut file.name);
+        redactor.string(&mut file.media_type);
     }
-    files::admit(reply, tooling.files);
+    let RunConfig { files, redactor: keys, .. } = &context.parts.run_config;
+    files::admit(reply, (files, keys));
 }
 
 fn started(call: &ToolCall) -> What {

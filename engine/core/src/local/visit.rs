@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::redacting;
 use rondo_agent_kit::react;
 use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, TurnCall, TurnReply};
 use rondo_protocol::diagnostic::Code;
@@ -22,33 +21,32 @@ use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
 
 use super::account::Account;
+use super::event_loop::Parts;
 use super::forms::DeferredApproval;
 use super::hook_notes::HookNotes;
 use super::journal::JournalPart;
 use super::model_calls::{VisitEffects, no_head};
 use super::reply_memory::Reservation;
-use super::resume_hint::ResumeHint;
 use super::retry::{Deadline, Waits};
-use super::sink::Sink;
 use super::stop::{VisitStop, until_stopped};
-use super::tool_calls::{ToolRunner, Tooling};
-use crate::env::Env;
+use super::tool_calls::ToolRunner;
 use crate::hook::CallPath;
 use crate::hook::call_path::Answered;
-use crate::models::Models;
 use crate::resolved_roles::RoleRuntime;
-use crate::store::{JournalRecord, StepStore};
-use crate::thread::Machine;
+use crate::store::JournalRecord;
 
 pub(super) struct VisitContext<'a> {
-    pub(super) store: &'a dyn StepStore,
-    pub(super) env: &'a dyn Env,
-    pub(super) sink: &'a Sink,
-    pub(super) tooling: Tooling<'a>,
+    /// What the visits of the run share.
+    pub(super) parts: &'a Parts,
+    pub(super) policy: &'a RolePolicy,
+    /// The tools that the role may call.
+    pub(super) toolbox: &'a Toolbox,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
     pub(super) hook_notes: &'a HookNotes,
     /// Removes keys and an author's patterns from models' answers.
     pub(super) redactor: &'a Redactor,
+    /// The same from tools' results.
+    pub(super) tool_redactor: &'a Redactor,
     pub(super) stop: VisitStop,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
@@ -58,35 +56,12 @@ pub(super) struct VisitContext<'a> {
     pub(super) deadline: Deadline,
     /// The time spent waiting for a person.
     pub(super) waits: Waits,
-    /// Says how the thread continues after a fault.
-    pub(super) resume_hint: &'a Arc<ResumeHint>,
     /// Admits calls and counts what they used.
-    pub(super) machine: &'a Arc<Mutex<Machine>>,
+    pub(super) account: Account,
     /// Where a person approves calls while no terminal is attached.
     pub(super) approval: &'a DeferredApproval<'a>,
-    /// The account of the visit that runs this thread as a child.
-    pub(super) above: Option<&'a Arc<Account>>,
     /// The memory for the visit's replies, until its commit.
     pub(super) memory: &'a tokio::sync::Mutex<Reservation>,
-}
-
-impl VisitContext<'_> {
-    /// The account of the visit.
-    pub(super) fn account(&self, site: &Site) -> Account {
-        let (machine, resume_hint, above) =
-            (Arc::clone(self.machine), Arc::clone(self.resume_hint), self.above.cloned());
-        Account { machine, resume_hint, lane: site.lane.clone(), role: site.role.clone(), above }
-    }
-}
-
-pub(super) struct ModelContext<'a> {
-    pub(super) models: &'a Models,
-    /// Records the exchanges with a provider.
-    pub(super) recorder: Option<&'a Recorder>,
-    pub(super) runtime: &'a RoleRuntime,
-    pub(super) policy: &'a RolePolicy,
-    /// How long one call may take with all its attempts, in milliseconds.
-    pub(super) call_total_ms: Option<u64>,
 }
 
 /// The answer of a visit, or its fault, with its usage.
@@ -112,17 +87,17 @@ pub(super) type Object = (Kind, Digest, Vec<u8>);
 /// If the journal cannot be read, or no model is resolved for the role.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
-    model_context: &ModelContext<'_>,
+    runtime: &RoleRuntime,
     site: Site,
     conversation: Arc<Conversation>,
     attempts: u64,
 ) -> Result<VisitResult, Fault> {
     let tool_runner = ToolRunner::new(context, &site)?;
-    let first = model_context.runtime.heads.first().ok_or_else(no_head)?;
+    let first = runtime.heads.first().ok_or_else(no_head)?;
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
-    let mut effects = VisitEffects::new(context, model_context, tool_runner, attempts);
-    effects.count_given_up(&at);
+    let mut effects = VisitEffects::new(context, runtime, tool_runner, attempts);
+    effects.count_given_up();
     let mut result = until_stopped(context, turn(context, call, &mut effects)).await;
     if let Err(fault) = &result
         && matches!(fault.class, FaultClass::Contract | FaultClass::Refused)
@@ -149,7 +124,7 @@ async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEff
     // A turn that an earlier process started has passed its hooks: journaled answers do not pass them again.
     let path = context.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
     let Some(path) = path.filter(|_| !effects.tool_runner.journal.has_begun()) else {
-        return react::run(&effects.model_context.runtime.agent, call.clone(), &call, effects).await;
+        return react::run(&effects.runtime.agent, call.clone(), &call, effects).await;
     };
     let asked = call.clone();
     let performed = &mut *effects;
@@ -160,7 +135,7 @@ async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEff
             performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
                 || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
             let before = performed.attempts;
-            let mut reply = react::run(&performed.model_context.runtime.agent, call, &asked, performed).await?;
+            let mut reply = react::run(&performed.runtime.agent, call, &asked, performed).await?;
             reply.attempts = performed.attempts.saturating_sub(before);
             Ok(Reply::Turn(Box::new(reply)))
         })
@@ -170,7 +145,7 @@ async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEff
         path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
     let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
     if let AnsweredBy::Hook(node) = &answered_by {
-        context.hook_notes.answered(context.sink, seen.site(), CallKind::Turn, node, short_circuit);
+        context.hook_notes.answered(&context.parts.sink, seen.site(), CallKind::Turn, node, short_circuit);
         turn.answered_by = Some(answered_by.clone());
         effects.count_turn(&turn);
     }

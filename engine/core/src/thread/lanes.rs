@@ -11,7 +11,7 @@ use rondo_protocol::workflow::{self, source_map::key};
 use super::decide::{Next, attached};
 use super::fan::FanOutcome;
 use super::lane::{Lane, LaneError, LanePhase};
-use super::machine::{Halt, Machine, no_lane};
+use super::machine::{self, Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
 use super::route::{Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
@@ -310,16 +310,7 @@ fn cancel(
     if let (LanePhase::Deciding, Some(recovered), Some(visit)) =
         (&lane.phase, recovered.get(&lane.path), last_visit(lane))
     {
-        lost.push(CancelledLane {
-            lane: visit.lane,
-            role: visit.role,
-            usage: recovered.usage,
-            cost_usd: recovered.cost_usd,
-            unpriced_calls: recovered.cost_usd.map_or(0, |_| recovered.unpriced_calls),
-            model_calls: recovered.model_calls,
-            tool_calls: 0,
-            effect_unknown: None,
-        });
+        lost.push(machine::lost(&visit.lane, &visit.role, &recovered.used, None));
     }
     lane.phase = match std::mem::replace(&mut lane.phase, LanePhase::Cancelled) {
         LanePhase::Visiting(dispatch) if dispatch.given.is_some() => {

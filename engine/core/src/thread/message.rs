@@ -6,7 +6,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, CommittedSite};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::FileRef;
-use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Usage};
+use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
 
@@ -286,14 +286,8 @@ pub enum Notice {
 /// The state that an earlier process left of a visit in flight.
 #[derive(Debug, Clone, Default)]
 pub struct InFlight {
-    /// Tokens of the replies received.
-    pub usage: Option<Usage>,
-    /// Their cost in US dollars.
-    pub cost_usd: Option<f64>,
-    /// The number of replies without a known price.
-    pub unpriced_calls: u64,
-    /// The number of replies.
-    pub model_calls: u64,
+    /// What the replies received have used.
+    pub used: Note,
     /// The fault to stop with if a tool call may have had its effect.
     pub in_doubt: Option<Fault>,
 }

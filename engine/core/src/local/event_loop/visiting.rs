@@ -15,7 +15,7 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
 
-use super::super::RunConfig;
+use super::super::account::Account;
 use super::super::child;
 use super::super::forms::{self, DeferredApproval};
 use super::super::hook_notes::HookNotes;
@@ -23,9 +23,8 @@ use super::super::journal::JournalPart;
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::VisitStop;
-use super::super::tool_calls::Tooling;
 use super::super::tool_role;
-use super::super::visit::{self, ModelContext, VisitContext, VisitResult};
+use super::super::visit::{self, VisitContext, VisitResult};
 use super::{Driver, Parts, VisitOutcome, unknown_role};
 use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
@@ -66,49 +65,45 @@ impl Driver<'_> {
             started();
             let no_tools = Toolbox::default();
             let answer = self.answer_of_child(&visit.lane)?;
-            return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
+            return child::visit(&context(&no_tools), (role, input), site, answer).await;
         }
         let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
-        let (visited, context_report) = if let Some((script, contract)) =
-            script.zip(parts.resolved_roles.body_readers.get(&visit.role))
-        {
-            started();
-            let no_tools = Toolbox::default();
-            (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
-        } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
-            started();
-            let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
-            (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
-        } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
-            let opening = Opening {
-                lane: &visit.lane,
-                role: &visit.role,
-                prompt: &visit.prompt,
-                files: &visit.files,
-                prev: &visit.prev,
-                before: self.machine.lock().seq() + 1,
-                first_opened_by: &visit.first_opened_by,
-            };
-            let opened = if let Task::Compact { of, through_visit } = &visit.task {
-                self.leaving(of, &visit.lane, *through_visit)?
+        let (visited, context_report) =
+            if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
+                started();
+                let no_tools = Toolbox::default();
+                (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
+                started();
+                let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+                (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
+                let opening = Opening {
+                    lane: &visit.lane,
+                    role: &visit.role,
+                    prompt: &visit.prompt,
+                    files: &visit.files,
+                    prev: &visit.prev,
+                    before: self.machine.lock().seq() + 1,
+                    first_opened_by: &visit.first_opened_by,
+                };
+                let opened = if let Task::Compact { of, through_visit } = &visit.task {
+                    self.leaving(of, &visit.lane, *through_visit)?
+                } else {
+                    let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
+                    opened.map_err(|error| store_fault(&error))?
+                };
+                if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
+                    return Ok(VisitOutcome::TooLong(leaving_bytes));
+                }
+                started();
+                let context = context(&runtime.agent.tools);
+                let context_report = opened.context_report;
+                (visit::visit(&context, runtime, site, opened.conversation, visit.attempts).await, context_report)
             } else {
-                let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
-                opened.map_err(|error| store_fault(&error))?
+                let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+                return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
             };
-            if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
-                return Ok(VisitOutcome::TooLong(leaving_bytes));
-            }
-            started();
-            let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
-            let recorder = recorder.as_deref();
-            let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
-            let context = context(&runtime.agent.tools);
-            let context_report = opened.context_report;
-            (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, context_report)
-        } else {
-            let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
-            return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
-        };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
         let asked = approval.asked();
@@ -192,14 +187,12 @@ impl Driver<'_> {
     fn context<'s>(
         &'s self,
         visit: &Visit,
-        policy: &RolePolicy,
+        policy: &'s RolePolicy,
         toolbox: &'s Toolbox,
         (hook_notes, memory): (&'s HookNotes, &'s tokio::sync::Mutex<Reservation>),
         (stop, waits, approval): (&VisitStop, &Waits, &'s DeferredApproval<'_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
-        let RunConfig { grants, approver, in_doubt, files, redactor: keys, .. } = &parts.run_config;
-        let redactor = parts.redactors.tool(&visit.role);
         let is_left = self.journaled.lock().as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
         let journal_part = match visit.task {
             Task::Compact { .. } => JournalPart::Compaction,
@@ -207,29 +200,26 @@ impl Driver<'_> {
         };
         let wall_time = Deadline::of_thread(visit.wall_time_left_ms, visit.wall_time_limit_ms);
         VisitContext {
-            store: &*parts.store,
-            env: &*parts.env,
-            sink: &parts.sink,
-            tooling: Tooling {
-                toolbox,
-                grants,
-                approver: approver.as_deref(),
-                in_doubt: *in_doubt,
-                redactor,
-                files: (files, keys),
-            },
+            parts,
+            policy,
+            toolbox,
             paths: paths(parts, &visit.role),
             hook_notes,
             redactor: parts.redactors.model(&visit.role),
+            tool_redactor: parts.redactors.tool(&visit.role),
             stop: stop.clone(),
             may_be_journaled: is_left || visit.is_uncompacted,
             journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
-            resume_hint: &parts.resume_hint,
-            machine: &self.machine,
+            account: Account {
+                machine: Arc::clone(&self.machine),
+                resume_hint: Arc::clone(&parts.resume_hint),
+                lane: visit.lane.clone(),
+                role: visit.role.clone(),
+                above: parts.above.as_ref().map(|above| Arc::clone(&above.account)),
+            },
             approval,
-            above: parts.above.as_ref().map(|above| &above.account),
             memory,
         }
     }
