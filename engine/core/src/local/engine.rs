@@ -157,7 +157,7 @@ impl Engine {
         let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
         let PreparedRun { parts, topic, events, .. } = ready;
         let run = Run { parts, row, origin, machine, first, may_be_journaled: false, answer: None };
-        self.run(run, driven, started, (topic, events))
+        Ok(self.run(run, driven, started, (topic, events)))
     }
 
     /// The first commit of a new thread, which is not stored: whoever stores it can have the thread
@@ -264,9 +264,6 @@ impl Engine {
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
         }
-        if self.parts.running.all().contains_key(thread) {
-            return Err(Error::Running { thread: thread.clone() }.into());
-        }
         let driven = self.drive(thread)?;
         // Read again: no other process changes it from here on.
         (row, origin) = self.row(thread)?;
@@ -315,7 +312,7 @@ impl Engine {
         let resumed = What::ThreadResumed { seq: row.seq };
         let PreparedRun { parts, topic, events, .. } = ready;
         let run = Run { parts, row, origin, machine, first: Vec::new(), may_be_journaled: true, answer };
-        Ok(Resumed::Running(self.run(run, driven, resumed, (topic, events))?))
+        Ok(Resumed::Running(self.run(run, driven, resumed, (topic, events))))
     }
 
     /// Checks that a thread, which nobody else drives now, still waits for the form that an answer names. An answer that
@@ -465,7 +462,7 @@ impl Engine {
 
     /// How many threads run in this process.
     pub fn running(&self) -> usize {
-        self.parts.running.all().len()
+        self.parts.running.stoppers().len()
     }
 
     /// The threads that run in this process, and those that are about to.
@@ -475,15 +472,18 @@ impl Engine {
 
     /// Whether a thread runs in this process.
     pub fn is_running(&self, thread: &ThreadId) -> bool {
-        self.parts.running.all().contains_key(thread)
+        self.parts.running.stopper(thread).is_some()
     }
 
     /// Stops the run of a thread in this process, and waits until it has ended; the thread can be resumed. Returns
     /// whether it ran here.
     pub async fn stop(&self, thread: &ThreadId) -> bool {
-        let running = self.parts.running.all().get(thread).cloned();
-        let Some(stopper) = running else { return false };
-        stopper.stop();
+        self.stop_as(thread, StopKind::Resumable).await
+    }
+
+    async fn stop_as(&self, thread: &ThreadId, kind: StopKind) -> bool {
+        let Some(stopper) = self.parts.running.stopper(thread) else { return false };
+        stopper.stop_as(kind);
         // A run that takes longer is still told to stop.
         let _ = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
         true
@@ -491,24 +491,18 @@ impl Engine {
 
     /// Lets the calls of a thread that runs in this process end, and begins no other; the thread can be resumed.
     pub fn drain(&self, thread: &ThreadId) {
-        let running = self.parts.running.all().get(thread).cloned();
-        if let Some(stopper) = running {
-            stopper.stop_as(StopKind::Draining);
-        }
+        self.parts.running.stop(thread, StopKind::Draining);
     }
 
     /// Breaks off a thread in this process that another one drives now, without writing its row, and waits until it has
     /// ended here.
     pub async fn abandon(&self, thread: &ThreadId) {
-        let running = self.parts.running.all().get(thread).cloned();
-        let Some(stopper) = running else { return };
-        stopper.stop_as(StopKind::Abandon);
-        let _ = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+        self.stop_as(thread, StopKind::Abandon).await;
     }
 
     /// Stops all runs in this process, and waits until they have ended; the threads can be resumed.
     pub async fn stop_all(&self) {
-        let all: Vec<Stopper> = self.parts.running.all().values().cloned().collect();
+        let all = self.parts.running.stoppers();
         all.iter().for_each(Stopper::stop);
         let ended = async {
             for stopper in &all {
@@ -525,8 +519,7 @@ impl Engine {
 
     /// Asks the run of a thread, in any process, to end it for good, and waits until it has.
     async fn free(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
-        let running = self.parts.running.all().get(thread).cloned();
-        if let Some(stopper) = running {
+        if let Some(stopper) = self.parts.running.stopper(thread) {
             stopper.cancel();
             let ended = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
             return Ok(if ended.is_ok() { CancelOutcome::Left } else { CancelOutcome::Pending });
@@ -605,12 +598,9 @@ impl Engine {
         driven: DriveLease,
         told: What,
         (topic, events): (Arc<Topic>, Subscription),
-    ) -> Result<ThreadHandle, Error> {
+    ) -> ThreadHandle {
         let (thread, stopper) = (run.parts.thread.clone(), run.parts.stopper.clone());
-        match self.parts.running.all().entry(thread.clone()) {
-            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
-            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
-        };
+        self.parts.running.begin(&thread, stopper.clone());
         self.parts.hub.open(&thread, Arc::clone(&topic));
         let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
@@ -619,7 +609,7 @@ impl Engine {
             let (ended, memory) = topic.waking_once(Box::pin(run.go())).await;
             (ended, ResultMemory::new(memory))
         });
-        Ok(ThreadHandle { thread, events, stopper, task })
+        ThreadHandle { thread, events, stopper, task }
     }
 }
 

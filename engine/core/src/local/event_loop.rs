@@ -188,6 +188,7 @@ impl VisitOutcome {
     }
 }
 
+#[derive(Default)]
 struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitOutcome)>>,
     /// Commits that the store has and that were not polled yet.
@@ -214,18 +215,10 @@ impl<'a> Driver<'a> {
             first.extend(self.on(Input::Begin { at_ms }));
         }
         let mut run = RunState {
-            visits: FuturesUnordered::new(),
-            submitted: Vec::new(),
-            commits: FuturesOrdered::new(),
-            memory: Vec::new(),
             actions: first.into(),
-            forms: BTreeMap::new(),
-            asleep: BTreeMap::new(),
             // The form that is about to be answered is not asked for again.
             announced: self.answer.lock().iter().map(|answer| answer.visit.lane.clone()).collect(),
-            stop: None,
-            break_off_at: None,
-            finish: None,
+            ..RunState::default()
         };
         let mut told = self.parts.stopper.told();
         loop {

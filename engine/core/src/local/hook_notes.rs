@@ -1,14 +1,13 @@
 //! Collects what hooks did in one visit, for the step's note.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::{CallKind, Site};
 use rondo_protocol::event::What;
 use rondo_protocol::object::{HookAnswer, HookNote};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::sink::Sink;
 use super::visit::visit_of;
@@ -19,8 +18,7 @@ use crate::hook::ShortCircuit;
 pub(super) struct HookNotes {
     answered: Mutex<BTreeMap<String, Vec<HookAnswer>>>,
     /// How many tools have started an effect and have not ended.
-    effects: AtomicUsize,
-    effect_ended: Notify,
+    effects: watch::Sender<usize>,
 }
 
 /// Marks a tool as having started an effect, until it is dropped.
@@ -28,33 +26,26 @@ pub(super) struct Effect<'n>(&'n HookNotes);
 
 impl Drop for Effect<'_> {
     fn drop(&mut self) {
-        self.0.effects.fetch_sub(1, Ordering::AcqRel);
-        self.0.effect_ended.notify_waiters();
+        self.0.effects.send_modify(|effects| *effects -= 1);
     }
 }
 
 impl HookNotes {
     /// Registers a tool that starts an effect.
     pub(super) fn effect(&self) -> Effect<'_> {
-        self.effects.fetch_add(1, Ordering::AcqRel);
+        self.effects.send_modify(|effects| *effects += 1);
         Effect(self)
     }
 
-    /// How many tools have started an effect and have not ended.
-    pub(super) fn effects_under_way(&self) -> usize {
-        self.effects.load(Ordering::Acquire)
+    /// Whether a tool has started an effect and has not ended.
+    pub(super) fn has_effect_under_way(&self) -> bool {
+        *self.effects.borrow() > 0
     }
 
     /// Waits until no effect is in progress.
     pub(super) async fn no_effect_under_way(&self) {
-        loop {
-            // Asked for before the count is read, so that no end in between is missed.
-            let ended = self.effect_ended.notified();
-            if self.effects_under_way() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        // The sender is this one's own.
+        let _ = self.effects.subscribe().wait_for(|effects| *effects == 0).await;
     }
 
     /// Records an answer that a hook gave in place of a port, and emits its event.

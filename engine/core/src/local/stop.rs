@@ -43,7 +43,7 @@ pub(super) async fn until_stopped<T>(
         fault = context.deadline.passed() => fault,
     };
     context.stop.drain.cancel();
-    if context.hook_notes.effects_under_way() == 0 {
+    if !context.hook_notes.has_effect_under_way() {
         return Err(fault);
     }
     let ended = async {

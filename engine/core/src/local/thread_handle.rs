@@ -1,10 +1,11 @@
 //! Threads that run in this process, and how to stop them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -22,14 +23,24 @@ use crate::thread::Ending;
 /// The threads that run in this process.
 #[derive(Default)]
 pub struct Running {
-    stoppers: Mutex<BTreeMap<ThreadId, Stopper>>,
-    /// The threads that this process drives, those that are about to run too.
-    driven: Mutex<BTreeSet<ThreadId>>,
+    /// The threads that this process drives, each with what stops its run; `None` while it is about to run.
+    driven: Mutex<BTreeMap<ThreadId, Option<Stopper>>>,
 }
 
 impl Running {
-    pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
-        self.stoppers.lock()
+    /// What stops each thread that runs here.
+    pub(super) fn stoppers(&self) -> Vec<Stopper> {
+        self.driven.lock().values().flatten().cloned().collect()
+    }
+
+    /// What stops a thread, if it runs here.
+    pub(super) fn stopper(&self, thread: &ThreadId) -> Option<Stopper> {
+        self.driven.lock().get(thread).cloned().flatten()
+    }
+
+    /// The run of a thread that this process drives begins.
+    pub(super) fn begin(&self, thread: &ThreadId, stopper: Stopper) {
+        self.driven.lock().insert(thread.clone(), Some(stopper));
     }
 
     pub(super) fn driven(&self) -> BTreeSet<ThreadId> {
@@ -46,9 +57,8 @@ impl Running {
         self.stop(thread, StopKind::Abandon);
     }
 
-    fn stop(&self, thread: &ThreadId, kind: StopKind) {
-        let stopper = self.all().get(thread).cloned();
-        if let Some(stopper) = stopper {
+    pub(super) fn stop(&self, thread: &ThreadId, kind: StopKind) {
+        if let Some(stopper) = self.stopper(thread) {
             stopper.stop_as(kind);
         }
     }
@@ -207,9 +217,10 @@ impl DriveLease {
         running: Arc<Running>,
         thread: &ThreadId,
     ) -> Result<Self, Error> {
-        if !running.driven.lock().insert(thread.clone()) {
-            return Err(Error::Running { thread: thread.clone() });
-        }
+        match running.driven.lock().entry(thread.clone()) {
+            Entry::Occupied(_) => return Err(Error::Running { thread: thread.clone() }),
+            Entry::Vacant(place) => place.insert(None),
+        };
         let is_ours = drivers.as_ref().map_or(Ok(true), |drivers| drivers.drive(thread));
         if !matches!(is_ours, Ok(true)) {
             running.driven.lock().remove(thread);
@@ -232,7 +243,7 @@ impl Drop for DriveLease {
 impl Drop for RunningEntry {
     fn drop(&mut self) {
         self.engine.parts.hub.close(&self.thread);
-        let stopper = self.engine.parts.running.all().remove(&self.thread);
+        let stopper = self.engine.parts.running.driven.lock().get_mut(&self.thread).and_then(Option::take);
         if let Some(stopper) = stopper {
             stopper.ended.cancel();
         }

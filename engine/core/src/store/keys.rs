@@ -13,11 +13,13 @@ use std::ops::{Range, RangeInclusive};
 use rondo_protocol::digest::Digest;
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{VisitIndex, VisitKey};
 
 /// A column family, which is stored, read and compacted as a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Family {
     /// Objects by digest.
     Objects,
@@ -44,16 +46,7 @@ impl Family {
 
     /// Its name in the database.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Objects => "objects",
-            Self::Steps => "steps",
-            Self::Index => "index",
-            Self::Notes => "notes",
-            Self::Threads => "threads",
-            Self::Journal => "journal",
-            Self::Hooks => "hooks",
-            Self::Meta => "meta",
-        }
+        self.into()
     }
 }
 

@@ -478,21 +478,7 @@ impl Machine {
 
     /// A commit of nothing but the row, without its checkpoint.
     pub(super) fn commit_of_row(&self) -> Commit {
-        Commit {
-            version: self.version,
-            step: None,
-            epoch: None,
-            seq: self.seq,
-            head: self.head(),
-            checkpoint: Vec::new(),
-            lanes: Vec::new(),
-            closed: Vec::new(),
-            lists: Vec::new(),
-            closed_list: None,
-            objects: Vec::new(),
-            clear_journal: Vec::new(),
-            ending: None,
-        }
+        Commit { version: self.version, seq: self.seq, head: self.head(), ..Commit::default() }
     }
 
     /// Adds a step to the fold.

@@ -171,7 +171,7 @@ impl Answered {
 }
 
 /// The contents of one commit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Commit {
     /// The row's version after it.
     pub version: u64,
