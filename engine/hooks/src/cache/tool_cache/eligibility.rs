@@ -13,46 +13,12 @@ use super::deny_list::is_denied;
 use super::key::Fixed;
 use super::settings::Settings;
 
-/// Why a result is not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    NotOffered,
-    NotGranted,
-    NeedsApproval,
-    Denied,
-    Excluded,
-    NotListed,
-    ServerNotNamed,
-    Writes,
-    External,
-    NoFiles,
-    Arguments,
-    NoKey,
-    NoReadSet,
-    Overlapped,
-}
+/// Why a result is not kept, in words behind "because".
+pub type Refusal = &'static str;
 
-impl Refusal {
-    /// In words, behind "because".
-    pub fn why(self) -> &'static str {
-        match self {
-            Self::NotOffered => "the role is offered no tool of this name",
-            Self::NotGranted => "the tool is not granted",
-            Self::NeedsApproval => "a person is asked before each call of it",
-            Self::Denied => "the tool is on the fixed list of those that are never kept",
-            Self::Excluded => "`exclude` names the tool",
-            Self::NotListed => "`tools` does not name it",
-            Self::ServerNotNamed => "it is an MCP server's tool, and neither `tools` nor `per_tool` names it",
-            Self::Writes => "its effect is writes",
-            Self::External => "its effect is external",
-            Self::NoFiles => "it reads files, and there is no workspace in which they could be looked at again",
-            Self::Arguments => "its arguments have no canonical form",
-            Self::NoKey => "the parts of its key have no canonical form",
-            Self::NoReadSet => "it reads, and has no read set, so what it saw is unknown",
-            Self::Overlapped => "what it read was, or may have been, written to at the same time",
-        }
-    }
-}
+pub const NO_FILES: Refusal = "it reads files, and there is no workspace in which they could be looked at again";
+pub const NO_READ_SET: Refusal = "it reads, and has no read set, so what it saw is unknown";
+pub const OVERLAPPED: Refusal = "what it read was, or may have been, written to at the same time";
 
 /// What is known of the tools before any call of them.
 #[derive(Debug)]
@@ -70,14 +36,6 @@ pub struct EligibleTool {
     is_of_server: bool,
 }
 
-/// A call whose result may be kept.
-#[derive(Debug)]
-pub struct EligibleCall<'a> {
-    pub known: &'a EligibleTool,
-    /// The arguments as canonical JSON.
-    pub arguments: String,
-}
-
 impl Eligibility {
     /// What settings say of the tools of roles.
     pub fn new(settings: &Settings, roles: &BTreeMap<RoleName, RoleView>, root: Option<&Path>) -> Self {
@@ -88,21 +46,20 @@ impl Eligibility {
         Self { roles, has_files: root.is_some() }
     }
 
-    /// Whether the result of a call may be kept.
-    pub fn check(&self, call: &ToolCall) -> Result<EligibleCall<'_>, Refusal> {
-        let tools = self.roles.get(&call.site.role).ok_or(Refusal::NotOffered)?;
-        let known = tools.get(&call.name).ok_or(Refusal::NotOffered)?.as_ref().map_err(|refusal| *refusal)?;
+    /// Whether the result of a call may be kept: what is known of its tool, and its arguments as canonical JSON.
+    pub fn check(&self, call: &ToolCall) -> Result<(&EligibleTool, String), Refusal> {
+        let tool = self.roles.get(&call.site.role).and_then(|tools| tools.get(&call.name));
+        let known = tool.ok_or("the role is offered no tool of this name")?.as_ref().map_err(|refusal| *refusal)?;
         match &call.effect {
             Effect::Pure => {}
             Effect::Reads(_) if self.has_files => {}
-            Effect::Reads(_) => return Err(Refusal::NoFiles),
-            Effect::Writes(_) => return Err(Refusal::Writes),
+            Effect::Reads(_) => return Err(NO_FILES),
+            Effect::Writes(_) => return Err("its effect is writes"),
             // By naming a server's tool the author declares that it depends on its arguments alone.
             Effect::External if known.is_of_server => {}
-            Effect::External => return Err(Refusal::External),
+            Effect::External => return Err("its effect is external"),
         }
-        let arguments = canonical(&call.arguments).ok_or(Refusal::Arguments)?;
-        Ok(EligibleCall { known, arguments })
+        Ok((known, canonical(&call.arguments).ok_or("its arguments have no canonical form")?))
     }
 
     /// Whether a result that says what it saw can be looked at again.
@@ -114,18 +71,21 @@ impl Eligibility {
 fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<EligibleTool, Refusal> {
     let is_of_server = matches!(tool.origin, Origin::Mcp { .. });
     let refusals = [
-        (!tool.is_granted, Refusal::NotGranted),
-        (tool.needs_approval, Refusal::NeedsApproval),
-        (is_denied(&tool.name), Refusal::Denied),
-        (settings.excludes(tool), Refusal::Excluded),
-        (is_of_server && !settings.names(tool), Refusal::ServerNotNamed),
-        (!settings.lists(tool), Refusal::NotListed),
+        (!tool.is_granted, "the tool is not granted"),
+        (tool.needs_approval, "a person is asked before each call of it"),
+        (is_denied(&tool.name), "the tool is on the fixed list of those that are never kept"),
+        (settings.excludes(tool), "`exclude` names the tool"),
+        (
+            is_of_server && !settings.names(tool),
+            "it is an MCP server's tool, and neither `tools` nor `per_tool` names it",
+        ),
+        (!settings.lists(tool), "`tools` does not name it"),
     ];
     if let Some((_, refusal)) = refusals.into_iter().find(|(holds, _)| *holds) {
         return Err(refusal);
     }
     let fixed = Fixed::of(tool, settings.common.scope, root.to_owned());
-    let digest = fixed.digest().map_err(|_| Refusal::NoKey)?;
+    let digest = fixed.digest().map_err(|_| "the parts of its key have no canonical form")?;
     Ok(EligibleTool { fixed, digest, ttl_ms: settings.ttl_ms(tool), is_of_server })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
@@ -16,13 +16,13 @@ use rondo_protocol::call::{Call, Effect, Fault, Reply, Site, ToolCall, ToolReply
 use rondo_protocol::id::RoleName;
 
 use super::dependencies::{Dependencies, WriteSet};
-use super::eligibility::{Eligibility, EligibleCall, Refusal};
+use super::eligibility::{Eligibility, EligibleTool, NO_FILES, NO_READ_SET, OVERLAPPED, Refusal};
 use super::entry::ToolResult;
 use super::key::{self, About};
 use super::settings::{Mode, Settings};
 use super::verify::difference;
 use super::visit_metrics::{Outcome, VisitCounts};
-use super::write_log::{ReadStart, WriteGuard, WriteLog};
+use super::write_log::{WriteGuard, WriteLog};
 use crate::cache::set::{is_unchanged, look_up};
 use crate::cache::{self, Cache, CacheSet, Guard, InsertOptions, Key, Label, Metric};
 
@@ -60,13 +60,16 @@ struct PendingResult {
     ttl_ms: Option<u64>,
     result: Arc<ToolResult>,
     obtained_ms: u64,
-    reading: ReadStart,
+    /// When its call began.
+    reading: Instant,
 }
 
 /// A call that is on its way, with what it is looked up by.
 struct Subject<'a> {
     call: &'a ToolCall,
-    eligible: EligibleCall<'a>,
+    known: &'a EligibleTool,
+    /// Its arguments as canonical JSON.
+    arguments: String,
     key: Key,
 }
 
@@ -109,17 +112,17 @@ impl ToolCacheHook {
     }
 
     fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
-        let eligible = self.eligibility.check(call)?;
+        let (known, arguments) = self.eligibility.check(call)?;
         let within = self.settings.common.within(&call.site.thread);
-        let key = key::key(&eligible.known.digest, within, call.effect.name(), &eligible.arguments);
-        Ok(Subject { call, eligible, key })
+        let key = key::key(&known.digest, within, call.effect.name(), &arguments);
+        Ok(Subject { call, known, arguments, key })
     }
 
     fn about(&self, subject: &Subject<'_>) -> About {
         let ToolCall { site, effect, .. } = subject.call;
-        let (excerpt, arguments) = About::arguments(&subject.eligible.arguments);
+        let (excerpt, arguments) = About::arguments(&subject.arguments);
         About {
-            fixed: subject.eligible.known.fixed.clone(),
+            fixed: subject.known.fixed.clone(),
             within: self.settings.common.within(&site.thread).to_owned(),
             effect: effect.name().to_owned(),
             excerpt,
@@ -209,7 +212,7 @@ impl ToolCacheHook {
     /// Lets a call through whose result may be kept. `turn` is given up once there is a result: those who wait for it
     /// find it, and none of them waits for what is settled only when they have ended themselves.
     async fn run(&self, subject: &Subject<'_>, next: Next<'_>, turn: Option<Guard>, context: &Context) -> Ran {
-        let reading = self.shared.writes.reading();
+        let reading = Instant::now();
         let result = self.pass(subject.call.clone(), next).await;
         let fresh = match &result {
             Ok(Reply::Tool(reply)) => self.fresh(subject, reply),
@@ -218,7 +221,7 @@ impl ToolCacheHook {
         let open = fresh.map(|result| PendingResult {
             key: subject.key,
             about: self.about(subject),
-            ttl_ms: subject.eligible.known.ttl_ms,
+            ttl_ms: subject.known.ttl_ms,
             result: Arc::new(result),
             obtained_ms: context.env.now_ms(),
             reading,
@@ -230,8 +233,8 @@ impl ToolCacheHook {
     fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<ToolResult> {
         let result = ToolResult::of(reply)?;
         let refusal = match (&subject.call.effect, &result.seen) {
-            (Effect::Reads(_), None) => Refusal::NoReadSet,
-            (_, Some(_)) if !self.eligibility.has_files() => Refusal::NoFiles,
+            (Effect::Reads(_), None) => NO_READ_SET,
+            (_, Some(_)) if !self.eligibility.has_files() => NO_FILES,
             _ => return Some(result),
         };
         self.visit(&subject.call.site, |visit| visit.refused(subject.call.site.position, refusal));
@@ -329,9 +332,9 @@ impl ToolCacheHook {
         let root = self.files.as_ref().map_or(Path::new(""), |files| files.path());
         let dependencies = result.seen.as_ref().map(|seen| Dependencies::of(seen, root));
         let is_overlapped =
-            || dependencies.as_ref().is_some_and(|dependencies| self.shared.writes.overlap(&reading, dependencies));
+            || dependencies.as_ref().is_some_and(|dependencies| self.shared.writes.overlap(reading, dependencies));
         if is_overlapped() {
-            return Err(Refusal::Overlapped);
+            return Err(OVERLAPPED);
         }
         about.dependencies.clone_from(&dependencies);
         let terms = InsertOptions {
@@ -344,7 +347,7 @@ impl ToolCacheHook {
         // A write that began meanwhile may have dropped what it touches before this was there.
         if is_overlapped() {
             self.cache.remove(&key);
-            return Err(Refusal::Overlapped);
+            return Err(OVERLAPPED);
         }
         if kept == cache::InsertOutcome::Inserted {
             self.visit(site, |visit| visit.recorded_count += 1);

@@ -47,7 +47,7 @@ impl Outcome {
             Self::Expired => Miss::Expired.words().to_owned(),
             Self::Changed => "changed".to_owned(),
             Self::NotAsked => "not looked up".to_owned(),
-            Self::Refused(refusal) => format!("refused because {}", refusal.why()),
+            Self::Refused(refusal) => format!("refused because {refusal}"),
         }
     }
 }
