@@ -339,7 +339,7 @@ impl<'a> Explorer<'a> {
             Undecided::NotAList { part, found } => {
                 self.fault((key(part, "each"), 0..0, FailureCause::NotAList(found)), &paths.input, route);
             }
-            Undecided::NoEdge { .. } | Undecided::StepLookup(_) => {}
+            Undecided::NoEdge { .. } | Undecided::Fault(_) => {}
         }
         false
     }

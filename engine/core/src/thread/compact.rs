@@ -11,10 +11,10 @@ use rondo_protocol::object::{Compaction, Note, Record, RecordKind};
 use rondo_protocol::workflow::{Compact, History};
 
 use super::lane::Lane;
-use super::machine::{Halt, Machine, lost, no_form, no_lane};
+use super::machine::{Machine, lost, no_form, no_lane};
 use super::message::{Action, Answered, Commit, CompactOffer, NewEpoch, Notice, Object, PastStep, Visit, VisitEnd};
 use super::recall::StepLookup;
-use super::route::{Compacting, Dispatch};
+use super::route::{Compacting, Decided, Dispatch};
 use super::task::Task;
 
 impl Machine {
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     /// Has the text written that replaces the older visits.
-    pub(super) fn too_long(&mut self, path: &LanePath, leaving_bytes: usize) -> Result<(), Halt> {
+    pub(super) fn too_long(&mut self, path: &LanePath, leaving_bytes: usize) -> Decided {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let dispatch = lane.visiting().ok_or_else(|| no_lane(path))?;
         let (compact, through_visit) = self.compaction(path, dispatch).ok_or_else(|| no_lane(path))?;
@@ -61,7 +61,7 @@ impl Machine {
         leaving_bytes: usize,
         end: VisitEnd,
         recall: &dyn StepLookup,
-    ) -> Result<(), Halt> {
+    ) -> Decided {
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let (compact, through_visit) = self.compaction(path, dispatch).ok_or_else(|| no_lane(path))?;
         let by = compact.by.clone();
@@ -91,7 +91,7 @@ impl Machine {
         path: &LanePath,
         (text, through_visit): (Answered, u64),
         (mut note, objects): (Note, Vec<Object>),
-    ) -> Result<(), Halt> {
+    ) -> Decided {
         let dispatch = self.visiting_mut(path)?;
         let record = Compaction {
             kind: RecordKind::Compaction,
@@ -135,7 +135,7 @@ impl Machine {
         (seq, digest): (u64, rondo_protocol::Digest),
         compaction: &Compaction,
         note: &mut Note,
-    ) -> Result<StepLocation, Halt> {
+    ) -> Decided<StepLocation> {
         let by = self.compacting_role(&compaction.role).ok_or_else(|| no_lane(path))?;
         self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
@@ -161,7 +161,7 @@ impl Machine {
     }
 
     /// Follows a committed compaction; `false` if it does not follow.
-    pub(super) fn follow_compaction(&mut self, compaction: &Compaction, of: PastStep) -> Result<bool, Halt> {
+    pub(super) fn follow_compaction(&mut self, compaction: &Compaction, of: PastStep) -> Decided<bool> {
         let visiting = self.lane(&compaction.lane).and_then(Lane::visiting);
         if visiting.is_none_or(|dispatch| dispatch.role != compaction.role) || self.seq + 1 != of.seq {
             return Ok(false);

@@ -13,9 +13,9 @@ use rondo_protocol::workflow::{FailedLanes, types};
 use super::fan::Fan;
 use super::form::{self, OpenForm};
 use super::lane::{LaneError, LanePhase};
-use super::machine::{Halt, Machine, no_lane};
+use super::machine::{Machine, no_lane};
 use super::message::{Action, Answered, Visit};
-use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
+use super::route::{self, Compacting, Decided, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 impl Machine {
     /// Decides what follows a lane's last step.
-    pub(super) fn decide(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
+    pub(super) fn decide(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Decided {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let scope = LaneScope::after_last_step(context, lane)?;
         let chosen = route::choose(&self.definition.graph, &scope)?;
@@ -93,14 +93,14 @@ impl Machine {
     }
 
     /// What is said when `edge` is taken, and the consequences.
-    fn take(&self, edge: &Edge, scope: &LaneScope<'_>) -> Result<(Option<Followed>, Next), Undecided> {
+    fn take(&self, edge: &Edge, scope: &LaneScope<'_>) -> Decided<(Option<Followed>, Next)> {
         let from = scope.lane().last.as_ref().map_or("start", |last| last.role.as_str());
         let speaking = EdgeTexts { scope, from, part: &edge.part };
         let say = edge.say.as_ref().map(|say| speaking.text("say", say)).transpose()?;
         Ok((say.map(|text| Followed::Said { text }), self.next(edge, &speaking)?))
     }
 
-    fn next(&self, edge: &Edge, speaking: &EdgeTexts<'_>) -> Result<Next, Undecided> {
+    fn next(&self, edge: &Edge, speaking: &EdgeTexts<'_>) -> Decided<Next> {
         let graph = &self.definition.graph;
         let EdgeTexts { scope, from, .. } = *speaking;
         let lane = scope.lane();
@@ -152,7 +152,7 @@ impl Machine {
     }
 
     /// Starts the visit of a role, unless a limit is reached.
-    pub(super) fn dispatch(&mut self, path: &LanePath, mut dispatch: Dispatch) -> Result<(), Halt> {
+    pub(super) fn dispatch(&mut self, path: &LanePath, mut dispatch: Dispatch) -> Decided {
         if dispatch.given.is_none()
             && !self.is_replaying
             && !self.ignores_limits
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// The form of a visit that a person answers.
-    pub(super) fn form(&self, path: &LanePath, dispatch: &Dispatch) -> Result<OpenForm, Halt> {
+    pub(super) fn form(&self, path: &LanePath, dispatch: &Dispatch) -> Decided<OpenForm> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let (role, policy) = self.definition.graph.role(&dispatch.role).ok_or_else(|| no_lane(path))?;
         let visit =
@@ -209,7 +209,7 @@ impl Machine {
         Ok(OpenForm { thread: None, visit, form: form::form(role, &dispatch.edge.prompt, expires_at_ms) })
     }
 
-    pub(super) fn visit(&self, path: &LanePath, dispatch: &Dispatch) -> Result<Visit, Halt> {
+    pub(super) fn visit(&self, path: &LanePath, dispatch: &Dispatch) -> Decided<Visit> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let own = lane.own.get(&dispatch.role).copied().unwrap_or_default();
         let limit = self.definition.limits.wall_time_ms;
@@ -258,14 +258,14 @@ impl Machine {
     }
 
     /// Handles a last step whose status has no edge: a fault that the lane's fan-out tolerates.
-    fn unrouted(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
+    fn unrouted(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Decided {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
         let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
             .iter()
             .any(|kind| kind.status() == last.status.as_str());
         if path.is_trunk() || !is_reserved {
-            return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
+            return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) });
         }
         let output = context.episode(last.step)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -274,7 +274,7 @@ impl Machine {
     }
 
     /// The step for a fault that the graph routes, or that the lane's fan-out tolerates.
-    pub(super) fn reserved(&self, path: &LanePath, role: &RoleName, fault: Fault) -> Result<Answered, Halt> {
+    pub(super) fn reserved(&self, path: &LanePath, role: &RoleName, fault: Fault) -> Decided<Answered> {
         let Some(kind) = fault.routed_by() else { return Err(fault.into()) };
         let routed = route::routed(&self.definition.graph, role, &fault);
         let absorbed = || Status::new(kind.status()).ok().filter(|_| self.absorbs(path));

@@ -13,7 +13,7 @@ use rondo_protocol::{Digest, Value};
 
 use super::lane::{Lane, LaneError, LanePhase, Last, VisibleRoles};
 use super::lanes::last_visit;
-use super::route::{self, Dispatch, EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
+use super::route::{self, Decided, Dispatch, EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut};
@@ -251,10 +251,10 @@ impl Fan {
     }
 
     /// The part of an arrived lane.
-    fn part(lane: &Lane, context: DecisionInput<'_>) -> Result<String, Undecided> {
+    fn part(lane: &Lane, context: DecisionInput<'_>) -> Decided<String> {
         let (LanePhase::Arrived(edge), Some(last)) = (&lane.phase, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
-            return Ok(context.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
+            return Ok(context.episode(last.step)?.body.clone());
         }
         let scope = LaneScope::after_last_step(context, lane)?;
         EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
@@ -264,7 +264,7 @@ impl Fan {
     ///
     /// # Errors
     /// If a part cannot be rendered, or all together are too long.
-    pub fn parts(&self, context: DecisionInput<'_>) -> Result<String, Undecided> {
+    pub fn parts(&self, context: DecisionInput<'_>) -> Decided<String> {
         let mut text = String::new();
         for lane in self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Arrived(_))) {
             let part = Self::part(lane, context)?;

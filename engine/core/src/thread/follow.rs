@@ -9,9 +9,10 @@ use super::decide::Consequences;
 use super::fan::FanOutcome;
 use super::lane::{Lane, LanePhase};
 use super::lanes::{end_leaving, is_ending, stay};
-use super::machine::{Halt, Machine, episode};
+use super::machine::{Machine, episode};
 use super::message::{Definition, InFlight, PastStep, ReachedBy};
 use super::recall::StepLookup;
+use super::route::Decided;
 use super::scope::DecisionInput;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Machine {
     }
 
     /// Decides without limits and consequences: they were those of an earlier process.
-    fn replaying<T>(&mut self, follow: impl FnOnce(&mut Self) -> Result<T, Halt>) -> Result<T, Fault> {
+    fn replaying<T>(&mut self, follow: impl FnOnce(&mut Self) -> Decided<T>) -> Result<T, Fault> {
         self.is_replaying = true;
         let followed = follow(self);
         self.given.clear();
@@ -77,7 +78,7 @@ impl Machine {
         begun
     }
 
-    fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Halt> {
+    fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Decided<Option<ReachedBy>> {
         let is_expected = |machine: &Self| {
             let visiting = machine.lane(&step.lane).and_then(Lane::visiting);
             visiting.is_some_and(|dispatch| dispatch.role == step.role)

@@ -11,9 +11,9 @@ use rondo_protocol::workflow::{self, source_map::key};
 use super::decide::{Next, attached};
 use super::fan::FanOutcome;
 use super::lane::{Lane, LaneError, LanePhase};
-use super::machine::{self, Halt, Machine, no_lane};
+use super::machine::{self, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
-use super::route::{Dispatch, EdgeTexts, Undecided};
+use super::route::{Decided, Dispatch, EdgeTexts};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{FanOut, Graph};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 impl EdgeTexts<'_> {
     /// The lanes of a fan-out of the edge.
-    pub(super) fn fan_out(&self, out: &Arc<FanOut>) -> Result<Next, Undecided> {
+    pub(super) fn fan_out(&self, out: &Arc<FanOut>) -> Decided<Next> {
         let items = out.each.as_ref().map(|each| self.list(&each.over)).transpose()?;
         let count = items.as_ref().map_or(out.branches.len(), Vec::len);
         let most = workflow::FanOut::MAX_LANES;
@@ -46,12 +46,12 @@ impl EdgeTexts<'_> {
 
 impl Machine {
     /// Opens as many lanes as `parallel` allows.
-    pub(super) fn open_lanes(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
+    pub(super) fn open_lanes(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Decided {
         let most = self.fan_mut(path)?.parallel();
         self.open_up_to(path, most, context)
     }
 
-    pub(super) fn open_up_to(&mut self, path: &LanePath, most: usize, context: DecisionInput<'_>) -> Result<(), Halt> {
+    pub(super) fn open_up_to(&mut self, path: &LanePath, most: usize, context: DecisionInput<'_>) -> Decided {
         loop {
             let fan = self.fan_mut(path)?;
             if fan.then.is_some() || fan.open >= most {
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    fn open_lane(&mut self, parent: &LanePath, index: u32, context: DecisionInput<'_>) -> Result<(), Halt> {
+    fn open_lane(&mut self, parent: &LanePath, index: u32, context: DecisionInput<'_>) -> Decided {
         let graph = &self.definition.graph;
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
         let fan = around.fan().ok_or_else(|| no_lane(parent))?;
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// Ends a lane, and decides what follows for the fan-out that opened it.
-    pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, context: DecisionInput<'_>) -> Result<(), Halt> {
+    pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, context: DecisionInput<'_>) -> Decided {
         let parent = path.parent().ok_or_else(|| no_lane(path))?;
         self.close_lane(path, how)?;
         let ended = self.lane(path).and_then(lane_ended);
@@ -118,7 +118,7 @@ impl Machine {
         self.complete_if_ended(&parent, context)
     }
 
-    pub(super) fn close_lane(&mut self, path: &LanePath, how: LanePhase) -> Result<(), Halt> {
+    pub(super) fn close_lane(&mut self, path: &LanePath, how: LanePhase) -> Decided {
         let parent = path.parent().ok_or_else(|| no_lane(path))?;
         let fan = self.lane_mut(&parent)?.lanes_mut().ok_or_else(|| no_lane(path))?;
         fan.end(path.last_index().unwrap_or(0), how);
@@ -126,12 +126,7 @@ impl Machine {
     }
 
     /// Handles the end of a cancelled lane's visit.
-    pub(super) fn lane_left(
-        &mut self,
-        path: &LanePath,
-        lost: CancelledLane,
-        context: DecisionInput<'_>,
-    ) -> Result<(), Halt> {
+    pub(super) fn lane_left(&mut self, path: &LanePath, lost: CancelledLane, context: DecisionInput<'_>) -> Decided {
         // A fan-out within a cancelled lane ends with it; its usage counts if a join follows.
         let mut parent = path.parent().ok_or_else(|| no_lane(path))?;
         loop {
@@ -154,7 +149,7 @@ impl Machine {
     }
 
     /// Cancels every open lane of a fan-out if its outcome is decided: they are no longer needed.
-    pub(super) fn follow_with(&mut self, path: &LanePath, then: Option<FanOutcome>) -> Result<(), Halt> {
+    pub(super) fn follow_with(&mut self, path: &LanePath, then: Option<FanOutcome>) -> Decided {
         let Some(then) = then else { return Ok(()) };
         let recovered = std::mem::take(&mut self.recovered);
         let fan = self.fan_mut(path)?;
@@ -171,7 +166,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn complete_if_ended(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
+    pub(super) fn complete_if_ended(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Decided {
         let Some(fan) = self.fan(path).filter(|fan| fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
@@ -186,7 +181,7 @@ impl Machine {
     }
 
     /// Visits the join role after every lane has ended.
-    fn join(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Result<(), Halt> {
+    fn join(&mut self, path: &LanePath, context: DecisionInput<'_>) -> Decided {
         self.lane_mut(path)?.end(LanePhase::Deciding);
         let joining = self.joining(path, context);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch));
@@ -199,7 +194,7 @@ impl Machine {
     }
 
     /// The visit of a join role.
-    fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Result<Dispatch, Halt> {
+    fn joining(&self, path: &LanePath, context: DecisionInput<'_>) -> Decided<Dispatch> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself sees its lanes' steps only after the step of the join role.
@@ -224,7 +219,7 @@ impl Machine {
         path: &LanePath,
         (error, failed): (LaneError, Option<u32>),
         context: DecisionInput<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Decided {
         let fan = self.fan(path).ok_or_else(|| no_lane(path))?;
         let (from, status) = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
             Some(last) => (last.role.to_string(), Some(last.status.clone())),

@@ -25,7 +25,7 @@ use super::lane::{Lane, LanePhase};
 use super::message::{Action, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, VisitEnd};
 use super::origin::Ending;
 use super::recall::{StepLookup, Unstored, Unsynced};
-use super::route::{Compacting, Dispatch, Joins, Undecided};
+use super::route::{Compacting, Decided, Dispatch, Joins, Undecided};
 use super::scope::DecisionInput;
 use super::task::Task;
 use crate::graph::EdgeId;
@@ -230,7 +230,7 @@ impl Machine {
         (lane.path == *path).then_some(lane)
     }
 
-    pub(super) fn lane_mut(&mut self, path: &LanePath) -> Result<&mut Lane, Halt> {
+    pub(super) fn lane_mut(&mut self, path: &LanePath) -> Decided<&mut Lane> {
         let mut lane = &mut self.trunk;
         for (_, index) in path.parts() {
             let fan = lane.lanes_mut().ok_or_else(|| no_lane(path))?;
@@ -239,7 +239,7 @@ impl Machine {
         if lane.path == *path { Ok(lane) } else { Err(no_lane(path).into()) }
     }
 
-    pub(super) fn fan_mut(&mut self, path: &LanePath) -> Result<&mut Fan, Halt> {
+    pub(super) fn fan_mut(&mut self, path: &LanePath) -> Decided<&mut Fan> {
         match &mut self.lane_mut(path)?.phase {
             LanePhase::Fanned(fan) => Ok(fan),
             _ => Err(no_lane(path).into()),
@@ -250,14 +250,14 @@ impl Machine {
         self.lane(path)?.fan()
     }
 
-    pub(super) fn visiting_mut(&mut self, path: &LanePath) -> Result<&mut Dispatch, Halt> {
+    pub(super) fn visiting_mut(&mut self, path: &LanePath) -> Decided<&mut Dispatch> {
         match &mut self.lane_mut(path)?.phase {
             LanePhase::Visiting(dispatch) => Ok(dispatch),
             _ => Err(no_lane(path).into()),
         }
     }
 
-    pub(super) fn begin(&mut self, recall: &dyn StepLookup) -> Result<(), Halt> {
+    pub(super) fn begin(&mut self, recall: &dyn StepLookup) -> Decided {
         // Events in lanes before this process happened in the order of their last steps.
         let lanes = self.lanes().into_iter().map(|lane| (lane.last_seq(), lane.path.clone()));
         let mut lanes: Vec<(u64, LanePath)> = lanes.collect();
@@ -301,18 +301,15 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn halted(&mut self, halt: Halt) -> Fault {
-        match halt {
-            Halt::Fault(fault) => fault,
-            Halt::Undecided(undecided) => {
-                self.undecided = Some(undecided.clone());
-                undecided.into()
-            }
+    pub(super) fn halted(&mut self, halt: Undecided) -> Fault {
+        if !matches!(halt, Undecided::Fault(_)) {
+            self.undecided = Some(halt.clone());
         }
+        halt.into()
     }
 
     /// Handles everything that is due without an input.
-    fn settle(&mut self, recall: &dyn StepLookup) -> Result<(), Halt> {
+    fn settle(&mut self, recall: &dyn StepLookup) -> Decided {
         // What is left is due when a commit was synced.
         while self.unsynced.len() < self.most_unsynced
             && let Some(path) = self.given.pop_front()
@@ -335,7 +332,7 @@ impl Machine {
         Ok(())
     }
 
-    fn ended(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Result<(), Halt> {
+    fn ended(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Decided {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let (is_form, left) = match &lane.phase {
             LanePhase::Visiting(dispatch) => (dispatch.task == Task::Form, None),
@@ -366,7 +363,7 @@ impl Machine {
     }
 
     /// Commits the step of a visit.
-    pub(super) fn commit_visit(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Result<(), Halt> {
+    pub(super) fn commit_visit(&mut self, path: &LanePath, end: VisitEnd, recall: &dyn StepLookup) -> Decided {
         let VisitEnd { outcome, mut note, objects, .. } = end;
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let answered = match outcome {
@@ -458,7 +455,7 @@ impl Machine {
 
     /// The rows and lists of lanes that a commit in the lane `path` writes. After steps were followed it is all
     /// that have steps, but those that the commit closes.
-    pub(super) fn rows(&mut self, path: &LanePath, closed: &[LanePath]) -> Result<Rows, Halt> {
+    pub(super) fn rows(&mut self, path: &LanePath, closed: &[LanePath]) -> Decided<Rows> {
         if !std::mem::take(&mut self.pending.all_rows) {
             let row = self.lane(path).ok_or_else(|| no_lane(path))?.row()?;
             return Ok((row.into_iter().collect(), Vec::new()));
@@ -482,7 +479,7 @@ impl Machine {
     }
 
     /// Adds a step to the fold.
-    pub(super) fn add(&mut self, path: &LanePath, digest: Digest, step: &Step, note: &mut Note) -> Result<Added, Halt> {
+    pub(super) fn add(&mut self, path: &LanePath, digest: Digest, step: &Step, note: &mut Note) -> Decided<Added> {
         let seq = self.seq + 1;
         let keeps = self.keep_all.contains(&step.role);
         self.recovered.remove(path);
@@ -526,7 +523,7 @@ impl Machine {
     }
 
     /// Commits the end of the thread, without a step.
-    fn commit_end(&mut self, ending: Ending) -> Result<(), Halt> {
+    fn commit_end(&mut self, ending: Ending) -> Decided {
         self.version += 1;
         self.ending = Some(ending.clone());
         let commit = Commit { checkpoint: self.checkpoint()?, ending: Some(ending.clone()), ..self.commit_of_row() };
@@ -549,23 +546,6 @@ impl Machine {
             let Some((_, actions)) = self.unsynced.pop_front() else { return };
             self.out.extend(actions);
         }
-    }
-}
-
-pub(super) enum Halt {
-    Undecided(Undecided),
-    Fault(Fault),
-}
-
-impl From<Undecided> for Halt {
-    fn from(undecided: Undecided) -> Self {
-        Self::Undecided(undecided)
-    }
-}
-
-impl From<Fault> for Halt {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
     }
 }
 

@@ -90,6 +90,9 @@ pub struct Joins {
     pub cancelled: Vec<Visit>,
 }
 
+/// What was decided, or why nothing was.
+pub type Decided<T = ()> = Result<T, Undecided>;
+
 /// Why a decision failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Undecided {
@@ -117,9 +120,9 @@ pub enum Undecided {
         /// The type found.
         found: &'static str,
     },
-    /// A required step could not be recalled.
+    /// Anything else, such as a step that cannot be recalled.
     #[error("{0}")]
-    StepLookup(Fault),
+    Fault(Fault),
 }
 
 impl Undecided {
@@ -132,10 +135,16 @@ impl Undecided {
     }
 }
 
+impl From<Fault> for Undecided {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 impl From<Undecided> for Fault {
     fn from(undecided: Undecided) -> Self {
         let (code, class) = match &undecided {
-            Undecided::StepLookup(fault) => return fault.clone(),
+            Undecided::Fault(fault) => return fault.clone(),
             Undecided::Unrendered { .. } | Undecided::NotAList { .. } => (Code::RenderFailed, FaultClass::Limit),
             Undecided::NoEdge { .. } => (Code::RenderFailed, FaultClass::Denied),
         };
@@ -155,13 +164,13 @@ pub struct EdgeTexts<'a> {
 
 impl EdgeTexts<'_> {
     /// Renders a text.
-    pub fn text(&self, key_of: &str, template: &Template) -> Result<String, Undecided> {
+    pub fn text(&self, key_of: &str, template: &Template) -> Decided<String> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| self.unrendered(key(self.part, key_of), error)))
     }
 
     /// Renders a value.
-    pub fn value(&self, part: &str, template: &ValueTemplate) -> Result<Value, Undecided> {
+    pub fn value(&self, part: &str, template: &ValueTemplate) -> Decided<Value> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| {
             // The leaf is located only after a fault.
@@ -171,13 +180,13 @@ impl EdgeTexts<'_> {
     }
 
     /// Whether a condition holds; a missing one does.
-    pub fn holds(&self, condition: Option<&Condition>) -> Result<bool, Undecided> {
+    pub fn holds(&self, condition: Option<&Condition>) -> Decided<bool> {
         let holds = condition.map_or(Ok(true), |condition| condition.expr.truth(self.scope));
         self.scope.checked(holds.map_err(|error| self.unrendered(key(self.part, "when"), error)))
     }
 
     /// Evaluates a list.
-    pub fn list(&self, over: &Expr) -> Result<Vec<Value>, Undecided> {
+    pub fn list(&self, over: &Expr) -> Decided<Vec<Value>> {
         let value = over.eval(self.scope);
         let value = self.scope.checked(value.map_err(|error| self.unrendered(key(self.part, "each"), error)))?;
         match value {
@@ -196,7 +205,7 @@ impl EdgeTexts<'_> {
 ///
 /// # Errors
 /// If a condition has no value.
-pub fn choose(graph: &Graph, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
+pub fn choose(graph: &Graph, scope: &LaneScope<'_>) -> Decided<Option<Arc<Edge>>> {
     let lane = scope.lane();
     let edges = match &lane.last {
         None => Some(graph.start()),
@@ -244,7 +253,7 @@ pub fn bounded(edge: &Edge) -> Option<(EdgeId, Option<RoleName>)> {
 ///
 /// # Errors
 /// If there is none.
-pub fn back(lane: &Lane) -> Result<RoleName, Undecided> {
+pub fn back(lane: &Lane) -> Decided<RoleName> {
     let entered_from = lane.last.as_ref().and_then(|last| RoleName::new(&last.entered_from).ok());
     entered_from.filter(|role| role.as_str() != "start").ok_or_else(|| Undecided::NoEdge { place: "back".to_owned() })
 }

@@ -11,7 +11,7 @@ use rondo_protocol::workflow::template::{Lookup, Scope, View};
 use super::fan::{Branches, Fan};
 use super::lane::{Lane, Last, VisibleVisits};
 use super::recall::StepLookup;
-use super::route::Undecided;
+use super::route::Decided;
 
 /// The data that every scope of a thread reads.
 #[derive(Clone, Copy)]
@@ -57,8 +57,8 @@ impl<'a> LaneScope<'a> {
         lane: &'a Lane,
         last: Option<&Last>,
         joined: Option<&'a Fan>,
-    ) -> Result<Self, Undecided> {
-        let last = last.map(|last| context.episode(last.step)).transpose().map_err(Undecided::StepLookup)?;
+    ) -> Decided<Self> {
+        let last = last.map(|last| context.episode(last.step)).transpose()?;
         Ok(Self { context, lane, last, branches: joined.map(Fan::branches), fault: RefCell::new(None) })
     }
 
@@ -66,7 +66,7 @@ impl<'a> LaneScope<'a> {
     ///
     /// # Errors
     /// If that step cannot be recalled.
-    pub fn after_last_step(context: DecisionInput<'a>, lane: &'a Lane) -> Result<Self, Undecided> {
+    pub fn after_last_step(context: DecisionInput<'a>, lane: &'a Lane) -> Decided<Self> {
         Self::new(context, lane, lane.last.as_ref(), lane.joined.as_deref())
     }
 
@@ -84,9 +84,9 @@ impl<'a> LaneScope<'a> {
     ///
     /// # Errors
     /// Those of `outcome`, or that of the failed lookup.
-    pub fn checked<T>(&self, outcome: Result<T, Undecided>) -> Result<T, Undecided> {
+    pub fn checked<T>(&self, outcome: Decided<T>) -> Decided<T> {
         match self.fault.borrow_mut().take() {
-            Some(fault) => Err(Undecided::StepLookup(fault)),
+            Some(fault) => Err(fault.into()),
             None => outcome,
         }
     }

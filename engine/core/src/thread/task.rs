@@ -8,7 +8,7 @@ use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Expr, RenderError};
 
 use super::message::Answered;
-use super::route::{EdgeTexts, Undecided};
+use super::route::{Decided, EdgeTexts, Undecided};
 use crate::graph::{Edge, Entry, Graph, Rule, To};
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl EdgeTexts<'_> {
     ///
     /// # Errors
     /// If a template has no value. Faults of a rule or choice are part of the task: they belong to that role's visit.
-    pub fn task(&self, graph: &Graph, role: &RoleName) -> Result<Task, Undecided> {
+    pub fn task(&self, graph: &Graph, role: &RoleName) -> Decided<Task> {
         let part = key("roles", role.as_str());
         let decided = match graph.entry(role) {
             Entry::Prompt => return Ok(Task::Model),
@@ -71,7 +71,7 @@ impl EdgeTexts<'_> {
         };
         match decided {
             // A step that cannot be read is no fault of the role.
-            Err(fault) if fault.class == FaultClass::Store => Err(Undecided::StepLookup(fault)),
+            Err(fault) if fault.class == FaultClass::Store => Err(fault.into()),
             decided => Ok(Task::Computed(decided.map(Box::new))),
         }
     }
@@ -106,7 +106,7 @@ impl EdgeTexts<'_> {
             error,
         });
         self.scope.checked(value).map_err(|undecided| match undecided {
-            Undecided::StepLookup(fault) => fault,
+            Undecided::Fault(fault) => fault,
             // In a role of its own, an expression without a value is an answer that breaks the contract.
             undecided => Fault::new(Code::RenderFailed, FaultClass::Contract, undecided.to_string()),
         })
