@@ -176,8 +176,9 @@ struct Run<'a> {
 
 /// The rest of the path behind a hook. It can be run once.
 pub struct Next<'a> {
-    rest: &'a (dyn Steps + 'a),
-    index: usize,
+    rest: &'a (dyn Fn(Call) -> BoxFuture<'a, Result<Reply, Fault>> + Send + Sync + 'a),
+    /// The details of the hook's answer.
+    short_circuit: &'a Mutex<Option<ShortCircuit>>,
 }
 
 impl<'a> Next<'a> {
@@ -186,26 +187,18 @@ impl<'a> Next<'a> {
     /// # Errors
     /// What the rest of the path says.
     pub fn run(self, call: Call) -> BoxFuture<'a, Result<Reply, Fault>> {
-        self.rest.step(self.index, call)
+        (self.rest)(call)
     }
 
     /// Answers instead of the rest of the path.
     pub fn answer(self, reply: Reply, short_circuit: ShortCircuit) -> Reply {
-        self.rest.answered(short_circuit);
+        *self.short_circuit.lock() = Some(short_circuit);
         reply
     }
 }
 
-/// Carries a call from node to node.
-trait Steps: Send + Sync {
+impl Run<'_> {
     /// Carries the call to the node at `index`, or to the port behind the last.
-    fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>>;
-
-    /// Records the details of a hook's answer.
-    fn answered(&self, short_circuit: ShortCircuit);
-}
-
-impl Steps for Run<'_> {
     fn step(&self, index: usize, mut call: Call) -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
             self.digest_head(&mut call);
@@ -213,7 +206,8 @@ impl Steps for Run<'_> {
             self.deepest.fetch_max(index, Ordering::Relaxed);
             *self.last_call.lock() = Some(call.clone());
             let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
-            let next = Next { rest: self, index: index + 1 };
+            let rest = |call: Call| self.step(index + 1, call);
+            let next = Next { rest: &rest, short_circuit: &self.short_circuit };
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;
             let fault = match handled {
                 Ok(Err(fault)) if self.is_own(&fault) => fault,
@@ -247,12 +241,6 @@ impl Steps for Run<'_> {
         })
     }
 
-    fn answered(&self, short_circuit: ShortCircuit) {
-        *self.short_circuit.lock() = Some(short_circuit);
-    }
-}
-
-impl Run<'_> {
     /// Updates the digest of a head that a hook changed: later hooks rely on it.
     fn digest_head(&self, call: &mut Call) {
         let (Some((asked, of_asked)), Some((head, digest))) = (&self.head, head_of(call)) else { return };

@@ -58,14 +58,6 @@ pub(super) fn step(new: thread::NewStep) -> NewStep {
 /// A compaction or a rebind.
 pub(super) fn epoch(new: NewEpoch) -> NewStep {
     let NewEpoch { seq, digest, bytes, record, note, .. } = new;
-    let found_by = match record {
-        Record::Compaction(compaction) => Some(VisitKey {
-            index: VisitIndex::Compactions,
-            visit: compaction.through_visit,
-            lane: compaction.lane,
-            role: compaction.role,
-        }),
-        Record::Rebind(_) | Record::Step(_) => None,
-    };
-    NewStep { seq, digest, bytes, found_by, note }
+    let through_visit = if let Record::Compaction(compaction) = &record { compaction.through_visit } else { 0 };
+    NewStep { seq, digest, bytes, found_by: VisitKey::of(&record, through_visit), note }
 }

@@ -54,12 +54,6 @@ struct ToolResult {
     passed: usize,
 }
 
-struct FailedCall {
-    fault: Fault,
-    /// Whether the tool may have started.
-    was_reached: bool,
-}
-
 impl<'a> ToolRunner<'a> {
     /// A runner with the journal that an earlier run may have left for the step in flight.
     pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
@@ -180,17 +174,22 @@ impl<'a> ToolRunner<'a> {
         let changing = open.iter().any(|call| !call.effect.is_repeatable());
         let effect = changing.then(|| context.hook_notes.effect());
         // Each result is journaled as it comes, so that neither a fault beside it nor the end of the run loses it.
-        let calls = open.iter().map(|call| async move { (call, make(context, call).await) });
+        let calls = open.iter().map(|call| async move {
+            // Whether the tool may have started.
+            let was_reached = AtomicBool::new(false);
+            let made = through_hooks(context, call, &was_reached).await;
+            (call, made, was_reached.into_inner())
+        });
         let mut calls: FuturesUnordered<_> = calls.collect();
         let mut performed: BTreeMap<u32, Performed> = BTreeMap::new();
         let mut faults: BTreeMap<u32, Fault> = BTreeMap::new();
-        while let Some((call, made)) = calls.next().await {
+        while let Some((call, made, was_reached)) = calls.next().await {
             let position = call.site.position;
             match made {
                 Ok(made) => {
                     performed.insert(position, self.made(call, made).await?);
                 }
-                Err(FailedCall { fault, was_reached }) => {
+                Err(fault) => {
                     if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
                         // A call that was denied, or got no further than a hook, had no effect.
                         self.journal.add(Record::Unmade { position });
@@ -362,12 +361,6 @@ impl<'a> ToolRunner<'a> {
 }
 
 /// Makes a call through the hooks.
-async fn make(context: &VisitContext<'_>, call: &ToolCall) -> Result<ToolResult, FailedCall> {
-    let was_reached = AtomicBool::new(false);
-    let made = through_hooks(context, call, &was_reached).await;
-    made.map_err(|fault| FailedCall { fault, was_reached: was_reached.into_inner() })
-}
-
 async fn through_hooks(
     context: &VisitContext<'_>,
     call: &ToolCall,

@@ -64,7 +64,7 @@ impl Machine {
                 let then = fan.decided().filter(|then| self.decides(then));
                 let to = fan.to_open.iter().filter(|_| then.is_none());
                 let to = to.filter_map(|index| {
-                    let role = fan.first_role(*index)?;
+                    let role = &fan.branch(*index)?.to;
                     Some(target(role, &path.child(role, *index)))
                 });
                 let to = to.collect();

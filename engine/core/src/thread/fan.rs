@@ -95,11 +95,6 @@ impl Fan {
         self.source.as_ref().map(|last| last.status.clone())
     }
 
-    /// The first role of the lane at a position.
-    pub fn first_role(&self, index: u32) -> Option<&RoleName> {
-        self.branch(index).map(|branch| &branch.to)
-    }
-
     /// The branch of the lane at a position.
     pub fn branch(&self, index: u32) -> Option<&crate::graph::Branch> {
         let at = if self.out.each.is_some() { 0 } else { usize::try_from(index).ok()? };
