@@ -11,4 +11,3 @@ mod steps;
 pub use bindings::{Binding, Bindings};
 pub use builder::{Conversations, Opened, Opening};
 pub use steps::Steps;
-pub(crate) use steps::store_fault;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rondo_agent_kit::conversation::{Episode, Past, PastStep, Round, StepLocation};
-use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Compaction, Note, Record};
 use rondo_protocol::workflow::Workflow;
@@ -268,31 +268,26 @@ impl Past for Steps<'_> {
 
 impl StepLookup for Steps<'_> {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
-        let step = self.step(seq).map_err(|error| store_fault(&error))?;
-        step.episode.ok_or_else(|| store_fault(&self.missing(seq)))
+        self.step(seq)?.episode.ok_or_else(|| self.missing(seq).into())
     }
 
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {
-        self.past_lane(lane).map_err(|error| store_fault(&error))
+        Ok(self.past_lane(lane)?)
     }
 
     fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault> {
-        let visits = self.visits_of(&LanePath::trunk(), role, u64::MAX).map_err(|error| store_fault(&error))?;
+        let visits = self.visits_of(&LanePath::trunk(), role, u64::MAX)?;
         Ok(visits.into_iter().map(|(_, seq)| seq).collect())
     }
 
     fn list(&self, opened_by: u64) -> Result<Option<Arc<Value>>, Fault> {
-        let list = self.store.list(&self.thread, opened_by).map_err(|error| store_fault(&error))?;
+        let list = self.store.list(&self.thread, opened_by)?;
         let read = |bytes: Vec<u8>| {
             canonical::from_slice(&bytes).map(Arc::new).map_err(|error| {
                 let what = format!("the list of step {opened_by} of thread {}: {error}", self.thread);
-                store_fault(&Damage::new(what).of_thread(&self.thread).into())
+                Error::from(Damage::new(what).of_thread(&self.thread)).into()
             })
         };
         list.map(read).transpose()
     }
-}
-
-pub(crate) fn store_fault(error: &Error) -> Fault {
-    Fault::new(error.code(), FaultClass::Store, error.to_string())
 }

@@ -21,7 +21,6 @@ use super::thread_handle::StopKind;
 use super::tool_calls::ToolRunner;
 use super::visit::VisitContext;
 use super::{Error, NewThread, Resumed, RunConfig, ThreadHandle};
-use crate::conversation::store_fault;
 use crate::resolved_roles;
 use crate::store::{self, Parent, Read};
 use crate::thread::{Answered, Ending, OpenForm, Origin, Spent, VisitEnd};
@@ -73,7 +72,7 @@ pub(super) async fn visit(
             // Where the graph routes the fault, its step says what the child has used.
             let row = parts.store.row(&thread);
             let note = row.and_then(|row| row.map_or_else(|| Ok(Note::default()), |row| note(parts, &thread, &row)));
-            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note.map_err(|error| store_fault(&error))?)))
+            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note?)))
         }
         Ended::Waiting(forms) => {
             let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };
@@ -87,12 +86,12 @@ async fn identity(context: &VisitContext<'_>, site: &Site) -> Result<(ThreadId, 
     let parts = context.parts;
     let mut tool_runner = ToolRunner::new(context, site)?;
     if let Some(known) = tool_runner.journal.child.clone() {
-        let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
+        let row = parts.store.row(&known)?;
         // One that was imported under this id is none of its children.
         let is_child = |row: &store::Row| row.parent.as_ref().is_some_and(|parent| parent.thread == site.thread);
         if row.as_ref().is_some_and(|row| !is_child(row)) {
             let what = format!("thread {known} is not the child of {} that it should be", site.role);
-            return Err(store_fault(&store::Damage::new(what).of_thread(&known).into()));
+            return Err(store::Error::from(store::Damage::new(what).of_thread(&known)).into());
         }
         return Ok((known, row));
     }
@@ -175,9 +174,8 @@ fn ended(
     thread: &ThreadId,
     ending: Ending,
 ) -> Result<VisitEnd, Fault> {
-    let damaged = |error: store::Error| store_fault(&error);
-    let row = parts.store.row(thread).map_err(damaged)?.ok_or_else(cancelled)?;
-    let last = parts.store.step(thread, row.seq).map_err(damaged)?;
+    let row = parts.store.row(thread)?.ok_or_else(cancelled)?;
+    let last = parts.store.step(thread, row.seq)?;
     let readers = resolved_roles::body_readers(&child.workflow)
         .map_err(|error| Fault::new(Code::InternalFault, FaultClass::Denied, error.to_string()))?;
     let body = last.as_ref().map_or_else(String::new, |(stored, _)| {
@@ -201,7 +199,7 @@ fn ended(
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
-    Ok(VisitEnd::of(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
+    Ok(VisitEnd::of(Ok(answered), note(parts, thread, &row)?))
 }
 
 /// What a child has used, for the note of its parent's step.
@@ -234,7 +232,7 @@ fn named(status: &str) -> Result<Status, Fault> {
 fn fault_of(error: Error, site: &Site) -> Fault {
     match error {
         Error::Fault(fault) => fault,
-        Error::Store(error) => store_fault(&error),
+        Error::Store(error) => error.into(),
         other => Fault::new(Code::InternalFault, FaultClass::Denied, format!("the child of {}: {other}", site.role)),
     }
 }

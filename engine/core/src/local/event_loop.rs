@@ -35,7 +35,6 @@ use super::sink::Sink;
 use super::stop::{VisitStop, cancelled};
 use super::thread_handle::{DRAIN, StopKind, Stopper};
 use super::{Engine, Error, RunConfig};
-use crate::conversation::store_fault;
 use crate::conversation::{Conversations, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -269,7 +268,7 @@ impl<'a> Driver<'a> {
                         self.steps.synced(seq);
                         run.actions.extend(self.on(Input::Synced { version }));
                     }
-                    Err(error) => self.stop(&mut run, store_fault(&error)),
+                    Err(error) => self.stop(&mut run, error.into()),
                 },
                 Some(ended) = run.visits.next() => {
                     // The commits of visits that have ended by now share a sync.

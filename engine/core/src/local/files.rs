@@ -15,7 +15,6 @@ use rondo_protocol::workflow::types;
 use rondo_protocol::workflow::{Field, Workflow};
 
 use super::Error;
-use crate::conversation::store_fault;
 use crate::store::Read;
 use crate::thread::Object;
 
@@ -144,7 +143,7 @@ pub(super) fn read(store: &dyn Read, held: &Held, conversation: &Conversation) -
         }
         let missing =
             || Fault::new(Code::StoreDamaged, FaultClass::Store, format!("the file {digest} is not in the store"));
-        let bytes = store.object(Kind::File, digest).map_err(|error| store_fault(&error))?.ok_or_else(missing)?;
+        let bytes = store.object(Kind::File, digest)?.ok_or_else(missing)?;
         files.insert(digest, bytes.into());
     }
     Ok(files.into_iter().collect())

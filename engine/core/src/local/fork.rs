@@ -195,9 +195,9 @@ impl<'a> Past<'a> {
         stored: &StoredRecord,
         of: PastStep,
         steps: &Steps<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         let follows = machine.follow_record(&stored.record, of, &self.definitions, steps).map_err(Error::Fault)?;
-        if follows { Ok(true) } else { Err(unfit(stored.seq)) }
+        if follows { Ok(()) } else { Err(unfit(stored.seq)) }
     }
 
     /// The machine after step `at`.
@@ -207,11 +207,11 @@ impl<'a> Past<'a> {
         Ok(machine)
     }
 
-    /// Passes every record up to `at` to `each`, until it returns `false`.
+    /// Passes every record up to `at` to `each`, until it fails.
     pub(super) fn follow(
         &self,
         at: u64,
-        each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<bool, Error>,
+        each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let steps = self.steps()?;
         let mut fault = None;
@@ -220,10 +220,8 @@ impl<'a> Past<'a> {
                 let body = past.episode.map(|episode| episode.body.clone()).unwrap_or_default();
                 each(&stored, PastStep { seq: stored.seq, digest: stored.digest, body, note })
             });
-            visited.unwrap_or_else(|error| {
-                fault = Some(error);
-                false
-            })
+            fault = visited.err();
+            fault.is_none()
         })?;
         fault.map_or(Ok(()), Err)
     }
@@ -254,7 +252,7 @@ impl<'a> Past<'a> {
             if machine.can_rebind() {
                 compared.closed.push(stored.seq);
             }
-            Ok(true)
+            Ok(())
         })?;
         if compared.changed.is_none() {
             compared.shared = compared.closed.last().copied().unwrap_or(0);
@@ -371,13 +369,13 @@ impl<'a> Past<'a> {
         }
         let readers = resolved_roles::body_readers(&edited.workflow)?;
         self.follow(at, &mut |stored, _| {
-            let Record::Step(step) = &stored.record else { return Ok(true) };
-            let Some(BodyReader::Contract(contract)) = readers.get(&step.role) else { return Ok(true) };
+            let Record::Step(step) = &stored.record else { return Ok(()) };
+            let Some(BodyReader::Contract(contract)) = readers.get(&step.role) else { return Ok(()) };
             if [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT].contains(&step.status.as_str()) {
-                return Ok(true);
+                return Ok(());
             }
             let checked = contract.check(step.status.as_str(), &step.output);
-            checked.map(|()| true).map_err(|fault| {
+            checked.map_err(|fault| {
                 let (seq, role) = (stored.seq, step.lane.role_in_lane(&step.role));
                 refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
             })

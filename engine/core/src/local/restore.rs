@@ -48,7 +48,7 @@ impl Engine {
         past.follow(row.seq, &mut |stored, of| {
             let follows = machine.follow_record(&stored.record, of, &past.definitions, &steps).map_err(Error::Fault)?;
             if follows {
-                return Ok(true);
+                return Ok(());
             }
             let what = format!("step {} of thread {thread} does not follow", stored.seq);
             Err(Error::Store(Damage::new(what).of_thread(thread).into()))

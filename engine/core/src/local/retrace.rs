@@ -51,7 +51,7 @@ pub fn retrace(
         if stored.seq > row.shared() {
             keep(stored.seq, &note)?;
         }
-        Ok(true)
+        Ok(())
     })?;
     if start != row.start {
         return Err(unfit(row.seq));

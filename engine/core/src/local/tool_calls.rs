@@ -27,7 +27,6 @@ use super::forms;
 use super::journal::{ApprovalDecision, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
 use super::visit::{Object, VisitContext, VisitResult, visit_of, wrong_kind};
-use crate::conversation::store_fault;
 use crate::grant::Decision;
 
 /// Calls tools for one visit and keeps its journal.
@@ -58,8 +57,7 @@ impl<'a> ToolRunner<'a> {
     /// A runner with the journal that an earlier run may have left for the step in flight.
     pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
         let journal = if context.may_be_journaled {
-            Journal::read(&*context.parts.store, &site.thread, &site.lane, context.journal_part)
-                .map_err(|error| store_fault(&error))?
+            Journal::read(&*context.parts.store, &site.thread, &site.lane, context.journal_part)?
         } else {
             Journal::default()
         };
@@ -130,12 +128,11 @@ impl<'a> ToolRunner<'a> {
 
     /// Writes what must not be lost before the next call.
     pub(super) async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
-        let records = self.journal.take_pending(&site.lane).map_err(|error| store_fault(&error))?;
+        let records = self.journal.take_pending(&site.lane)?;
         if records.is_empty() {
             return Ok(());
         }
-        let written = self.context.parts.store.record(site.thread.clone(), records, true).await;
-        written.map_err(|error| store_fault(&error))
+        Ok(self.context.parts.store.record(site.thread.clone(), records, true).await?)
     }
 
     /// Performs calls concurrently; replies are in the order of the calls.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
@@ -184,6 +185,12 @@ impl Damage {
 
 fn code_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
     Ok(Code::find(&String::deserialize(deserializer)?).unwrap_or(Code::StoreDamaged))
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::new(error.code(), FaultClass::Store, error.to_string())
+    }
 }
 
 impl From<Damage> for Error {

@@ -11,7 +11,6 @@ use rondo_protocol::id::LanePath;
 use super::super::child;
 use super::super::forms::{self, PersonAnswer, PersonSaid};
 use super::{Driver, Parts, RunState, unknown_role};
-use crate::conversation::store_fault;
 use crate::thread::{Input, OpenForm, Visit};
 
 impl Driver<'_> {
@@ -27,7 +26,7 @@ impl Driver<'_> {
     pub(super) fn answer_of_child(&self, lane: &LanePath) -> Result<Option<PersonAnswer>, Fault> {
         let Parts { store, thread, .. } = self.parts;
         let Some(of) = self.answer.lock().as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
-        let its_lane = child::lane_of(&**store, thread, &of).map_err(|error| store_fault(&error))?;
+        let its_lane = child::lane_of(&**store, thread, &of)?;
         Ok(self.answer.lock().take_if(|_| its_lane.as_ref() == Some(lane)))
     }
 

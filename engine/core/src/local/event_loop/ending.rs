@@ -7,7 +7,6 @@ use rondo_protocol::{Value, canonical};
 
 use super::super::thread_handle::StopKind;
 use super::{Driver, Ended};
-use crate::conversation::store_fault;
 use crate::store;
 use crate::thread::{Action, Ending, Input, MAX_FORMS, OpenForm, Origin, Stop};
 
@@ -41,7 +40,7 @@ impl<'a> Driver<'a> {
         let kind = self.parts.stopper.kind();
         let fault = match (fault.class, kind) {
             (FaultClass::Cancelled, StopKind::Abandon) => {
-                store_fault(&store::Error::Conflict { thread: self.parts.thread.clone() })
+                store::Error::Conflict { thread: self.parts.thread.clone() }.into()
             }
             _ => fault,
         };
@@ -52,7 +51,7 @@ impl<'a> Driver<'a> {
                 if let Action::Commit(commit) = action {
                     ended.clone_from(&commit.ending);
                     if let (_, _, Err(error)) = self.commit(*commit).await {
-                        return self.tell_stop(store_fault(&error));
+                        return self.tell_stop(error.into());
                     }
                 }
             }
@@ -89,7 +88,7 @@ impl<'a> Driver<'a> {
             stored.row.clone()
         };
         let commit = store::Commit::of_row(self.parts.thread.clone(), row);
-        self.parts.store.commit(commit).await.map_err(|error| store_fault(&error))
+        Ok(self.parts.store.commit(commit).await?)
     }
 
     fn tell_stop(&self, fault: Fault) -> Ended {

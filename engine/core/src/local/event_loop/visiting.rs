@@ -26,7 +26,6 @@ use super::super::stop::VisitStop;
 use super::super::tool_role;
 use super::super::visit::{self, VisitContext, VisitResult};
 use super::{Driver, Parts, VisitOutcome, unknown_role};
-use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
 use crate::hook::{CallPath, Node};
 use crate::resolved_roles::RoleRuntime;
@@ -91,7 +90,7 @@ impl Driver<'_> {
                     self.leaving(of, &visit.lane, *through_visit)?
                 } else {
                     let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
-                    opened.map_err(|error| store_fault(&error))?
+                    opened?
                 };
                 if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
                     return Ok(VisitOutcome::TooLong(leaving_bytes));
