@@ -210,7 +210,7 @@ pub fn write_row(row: &Row) -> Vec<u8> {
     value.push(ROW.version);
     value.extend_from_slice(&row.version.to_be_bytes());
     value.extend_from_slice(&row.seq.to_be_bytes());
-    value.push(status_code(row.status));
+    value.push(row.status as u8);
     for digest in [row.workflow, row.policy, row.start] {
         value.extend_from_slice(digest.as_bytes());
     }
@@ -249,7 +249,7 @@ pub fn read_row(value: &[u8]) -> Result<Row, Error> {
         Some(Row {
             version: fields.u64()?,
             seq: fields.u64()?,
-            status: status_of(fields.u8()?)?,
+            status: Status::from_repr(fields.u8()?)?,
             workflow: fields.digest()?,
             policy: fields.digest()?,
             start: fields.digest()?,
@@ -331,21 +331,6 @@ pub fn check_entry(family: Family, key: &[u8], value: &[u8]) -> Result<CheckedEn
         EntryKind::Ledger => read_ledger(value).map(|_| CheckedEntry::Other)?,
         EntryKind::Import => read_import_mark(value).map(|_| CheckedEntry::Other)?,
     })
-}
-
-fn status_code(status: Status) -> u8 {
-    match status {
-        Status::Running => 1,
-        Status::Waiting => 2,
-        Status::Stopped => 3,
-        Status::Done => 4,
-        Status::Failed => 5,
-        Status::Cancelled => 6,
-    }
-}
-
-fn status_of(code: u8) -> Option<Status> {
-    Status::ALL.into_iter().find(|status| status_code(*status) == code)
 }
 
 /// Encodes bytes that are opaque here, or have a fixed length.

@@ -7,6 +7,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::FromRepr;
 
 use super::{Error, Read, pages};
 
@@ -117,22 +118,23 @@ pub struct LaneRow {
     pub index: u64,
 }
 
-/// The status of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The status of a thread, by the number that stands for it in a stored row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, FromRepr)]
 #[serde(rename_all = "lowercase")]
+#[repr(u8)]
 pub enum Status {
     /// Started and not ended. Whether a process drives it now is not stored.
-    Running,
+    Running = 1,
     /// It waits for a person.
-    Waiting,
+    Waiting = 2,
     /// It stopped on a fault or a limit and can be resumed.
-    Stopped,
+    Stopped = 3,
     /// It reached `end`.
-    Done,
+    Done = 4,
     /// It reached `fail`.
-    Failed,
+    Failed = 5,
     /// It was cancelled for good.
-    Cancelled,
+    Cancelled = 6,
 }
 
 impl Status {
