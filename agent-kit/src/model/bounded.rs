@@ -140,8 +140,3 @@ pub(super) fn number(json: Option<&RawValue>) -> Option<u64> {
 pub(super) fn word(json: Option<&RawValue>) -> Option<String> {
     text(json).or_else(|| json.filter(|json| number(Some(json)).is_some()).map(|json| json.get().to_owned()))
 }
-
-/// A member that is there and not `null`.
-pub(super) fn given(json: Option<&RawValue>) -> Option<&RawValue> {
-    json.filter(|json| json.get() != "null")
-}

@@ -12,35 +12,30 @@ use serde_json::value::RawValue;
 
 use super::thoughts::{Proof, Thought, beginning, place};
 use super::usage::Counts;
-use crate::model::bounded::{Items, MAX_ITEMS, Progress, given, text};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, text};
 use crate::model::http::refusal;
 use crate::model::opaque::Kept as _;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
-/// An event of a stream, or a whole message. Unknown events and members are ignored, whatever they hold: a member is read
-/// where its event is known.
-#[derive(Deserialize)]
-struct Event<'a> {
+/// The members that are read of an event, a message, a block, and what is added to one. Unknown events and members are
+/// ignored, whatever they hold: a member is read where its event is known.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Incoming<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
+    // Of an event.
     index: Option<&'a RawValue>,
     message: Option<&'a RawValue>,
     content_block: Option<&'a RawValue>,
     delta: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// Of a whole message.
+    // Of a message.
     content: Option<&'a RawValue>,
     stop_reason: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
-}
-
-/// A block, or what is added to one.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Block<'a> {
-    #[serde(borrow)]
-    r#type: Option<&'a RawValue>,
+    // Of a block.
     text: Option<&'a RawValue>,
     thinking: Option<&'a RawValue>,
     signature: Option<&'a RawValue>,
@@ -49,17 +44,16 @@ struct Block<'a> {
     name: Option<&'a RawValue>,
     input: Option<&'a RawValue>,
     partial_json: Option<&'a RawValue>,
-    stop_reason: Option<&'a RawValue>,
 }
 
 /// A member of a known event; a missing one and `null` are its default.
 fn member<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>, redactor: &Redactor) -> Result<T, Fault> {
-    given(json).map_or_else(|| Ok(T::default()), |json| refusal::event(json.get(), redactor))
+    json.map_or_else(|| Ok(T::default()), |json| refusal::event(json.get(), redactor))
 }
 
 /// The figures of a message or a delta. They never cost an answer, nor does what should hold them.
 fn counted(json: Option<&RawValue>) -> Option<&RawValue> {
-    serde_json::from_str::<Event<'_>>(json?.get()).ok()?.usage
+    serde_json::from_str::<Incoming<'_>>(json?.get()).ok()?.usage
 }
 
 /// A block of the reply so far.
@@ -106,7 +100,7 @@ impl Reply {
     }
 
     /// Begins a block. Returns the text that it has from its start.
-    fn begin(&mut self, index: u64, block: &Block<'_>, redactor: &Redactor) -> Result<String, Fault> {
+    fn begin(&mut self, index: u64, block: &Incoming<'_>, redactor: &Redactor) -> Result<String, Fault> {
         let said = |json: Option<&RawValue>| member::<String>(json, redactor);
         let said = match text(block.r#type).unwrap_or_default().as_str() {
             "text" => Said::Text(said(block.text)?),
@@ -136,7 +130,7 @@ impl Reply {
     }
 
     /// Adds to a block. Returns the text that it adds to what is shown.
-    fn add(&mut self, index: u64, delta: &Block<'_>, redactor: &Redactor) -> Result<String, Fault> {
+    fn add(&mut self, index: u64, delta: &Incoming<'_>, redactor: &Redactor) -> Result<String, Fault> {
         let kind = text(delta.r#type).unwrap_or_default();
         let piece = match kind.as_str() {
             "text_delta" => delta.text,
@@ -177,7 +171,7 @@ impl Reply {
 
 impl Assembly for Reply {
     fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
-        let event: Event<'_> = refusal::event(json, redactor)?;
+        let event: Incoming<'_> = refusal::event(json, redactor)?;
         for usage in [counted(event.message), counted(event.delta), event.usage].into_iter().flatten() {
             self.counts.take(usage.get());
         }
@@ -187,7 +181,7 @@ impl Assembly for Reply {
             "content_block_start" => self.begin(index()?, &member(event.content_block, redactor)?, redactor),
             "content_block_delta" => self.add(index()?, &member(event.delta, redactor)?, redactor),
             "message_delta" => {
-                let delta: Block<'_> = member(event.delta, redactor)?;
+                let delta: Incoming<'_> = member(event.delta, redactor)?;
                 self.stop(member(delta.stop_reason, redactor)?, redactor);
                 Ok(String::new())
             }
@@ -198,7 +192,7 @@ impl Assembly for Reply {
             "error" => Err(refusal::of_error(event.error.map_or("null", RawValue::get), redactor)),
             "message" => {
                 let mut shown = String::new();
-                let content: Option<Items<Block<'_>>> = member(event.content, redactor)?;
+                let content: Option<Items<Incoming<'_>>> = member(event.content, redactor)?;
                 for (index, block) in (0..).zip(content.into_iter().flat_map(|content| content.0)) {
                     shown.push_str(&self.begin(index, &block, redactor)?);
                 }
@@ -206,7 +200,7 @@ impl Assembly for Reply {
                 self.has_stopped = true;
                 Ok(shown)
             }
-            "" => match given(event.error) {
+            "" => match event.error {
                 Some(error) => Err(refusal::of_error(error.get(), redactor)),
                 None => Ok(String::new()),
             },

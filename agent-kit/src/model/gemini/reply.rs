@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::attached::{Attached, Signature};
 use super::usage;
-use crate::model::bounded::{Items, MAX_ITEMS, Progress, each, given, number, text};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, each, number, text};
 use crate::model::http::refusal;
 use crate::model::opaque::{self, Kept as _};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
@@ -73,8 +73,7 @@ struct FunctionCall<'a> {
 /// A part so far. Texts are joined where none of them has a signature.
 #[derive(Debug)]
 enum Said {
-    Text { text: String, signature: Option<Signature> },
-    Thought { text: String, signature: Option<Signature> },
+    Text { is_thought: bool, text: String, signature: Option<Signature> },
     Call { id: String, name: String, arguments: String, signature: Option<Signature> },
 }
 
@@ -97,7 +96,7 @@ impl Reply {
         let answer: Answer<'_> = refusal::event(json, redactor)?;
         // The figures grow.
         self.progress.count(answer.usage_metadata.and_then(|counted| usage::read(counted.get())));
-        if let Some(error) = given(answer.error) {
+        if let Some(error) = answer.error {
             return Err(refusal::of_error(error.get(), redactor));
         }
         let mut shown = String::new();
@@ -136,15 +135,13 @@ impl Reply {
             shown.push_str(&text);
         }
         match self.said.last_mut() {
-            Some(Said::Text { text: before, signature: None }) if !is_thought && signature.is_none() => {
-                before.push_str(&text);
-            }
-            Some(Said::Thought { text: before, signature: None }) if is_thought && signature.is_none() => {
-                before.push_str(&text);
+            Some(Said::Text { is_thought: before, text: said, signature: None })
+                if *before == is_thought && signature.is_none() =>
+            {
+                said.push_str(&text);
             }
             _ if text.is_empty() && signature.is_none() => {}
-            _ if is_thought => self.push(Said::Thought { text, signature })?,
-            _ => self.push(Said::Text { text, signature })?,
+            _ => self.push(Said::Text { is_thought, text, signature })?,
         }
         Ok(())
     }
@@ -152,7 +149,7 @@ impl Reply {
     fn take_call(&mut self, call: &FunctionCall<'_>, signature: Option<Signature>) -> Result<(), Fault> {
         let (id, name) = (text(call.id).unwrap_or_default(), text(call.name).unwrap_or_default());
         // A call without arguments may leave them out.
-        let arguments = given(call.args).map_or("{}", RawValue::get);
+        let arguments = call.args.map_or("{}", RawValue::get);
         self.progress.take(id.len() + name.len() + arguments.len())?;
         self.progress.take_call()?;
         self.push(Said::Call { id, name, arguments: arguments.to_owned(), signature })
@@ -210,17 +207,17 @@ impl Assembly for Reply {
         let (mut parts, mut at) = (Parts::default(), 0);
         for said in self.said {
             match said {
-                Said::Thought { text, signature: None } => parts.push(Part::Reasoning { opaque: None, text }),
-                Said::Thought { text, signature: Some(signature) } => {
-                    parts.push(Attached::Thought(signature).part(origin, text));
-                }
-                Said::Text { text, signature: None } => {
+                Said::Text { is_thought: true, text, signature } => parts.push(match signature {
+                    Some(signature) => Attached::Thought(signature).part(origin, text),
+                    None => Part::Reasoning { opaque: None, text },
+                }),
+                Said::Text { text, signature: None, .. } => {
                     if matches!(parts.as_slice().last(), Some(Part::Text { .. })) {
                         parts.push(Attached::PlainText.part(origin, String::new()));
                     }
                     parts.push(Part::Text { text });
                 }
-                Said::Text { text, signature: Some(signature) } => {
+                Said::Text { text, signature: Some(signature), .. } => {
                     let is_empty = text.is_empty();
                     let attached = if is_empty { Attached::EmptyText(signature) } else { Attached::Text(signature) };
                     parts.push(attached.part(origin, String::new()));

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
 use super::usage;
-use crate::model::bounded::{Items, MAX_ITEMS, Progress, given, items, number, text, word};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque::{self, Kept as _};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
@@ -230,7 +230,7 @@ impl Reply {
             Some(function) => (word(function.name).unwrap_or_default(), arguments(function.arguments)?),
             None => (String::new(), Cow::Borrowed("")),
         };
-        let extra = given(delta.extra_content);
+        let extra = delta.extra_content;
         self.progress.take([id.as_str(), &name, &added, extra.map_or("", RawValue::get)].map(str::len).iter().sum())?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
         let index = number(delta.index).or(last).unwrap_or(0);
@@ -264,7 +264,7 @@ impl Assembly for Reply {
         let chunk: Chunk<'_> = refusal::event(json, redactor)?;
         // Some servers repeat the figures as they grow.
         self.progress.count(chunk.usage.and_then(|counted| usage::read(counted.get())));
-        if let Some(error) = given(chunk.error) {
+        if let Some(error) = chunk.error {
             return Err(refusal::of_error(error.get(), redactor));
         }
         let before = self.text.len();
@@ -282,7 +282,7 @@ impl Assembly for Reply {
             self.take_reasoning("reasoning_content", delta.reasoning_content)?;
             self.take_reasoning("reasoning", delta.reasoning)?;
             self.take_details(delta.reasoning_details)?;
-            if let Some(extra) = given(delta.extra_content) {
+            if let Some(extra) = delta.extra_content {
                 self.progress.take(extra.get().len())?;
                 self.extra_content = Some(extra.to_owned());
             }

@@ -12,62 +12,42 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::attached::Members;
-use crate::model::bounded::{MAX_ITEMS, Progress, given, items, number, text, word};
+use crate::model::bounded::{MAX_ITEMS, Progress, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque;
 use crate::model::openai_chat::{arguments, usage};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
-/// An event of a stream, or what tells a whole response.
-#[derive(Deserialize)]
-struct Event<'a> {
+/// The members that are read of an event, a response, an item and a part of its content, as they came.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Incoming<'a> {
     #[serde(borrow)]
     r#type: Option<&'a RawValue>,
+    // Of an event.
     output_index: Option<&'a RawValue>,
     item_id: Option<&'a RawValue>,
     delta: Option<&'a RawValue>,
     item: Option<&'a RawValue>,
     response: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-    status: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Response<'a> {
-    #[serde(borrow)]
+    // Of a response.
     status: Option<&'a RawValue>,
     output: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     incomplete_details: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Details<'a> {
-    #[serde(borrow)]
     reason: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct WireItem<'a> {
-    #[serde(borrow)]
-    r#type: Option<&'a RawValue>,
+    // Of an item.
     id: Option<&'a RawValue>,
     phase: Option<&'a RawValue>,
-    status: Option<&'a RawValue>,
     call_id: Option<&'a RawValue>,
     name: Option<&'a RawValue>,
     arguments: Option<&'a RawValue>,
     content: Option<&'a RawValue>,
     summary: Option<&'a RawValue>,
     encrypted_content: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ContentPart<'a> {
-    #[serde(borrow)]
+    // Of a part.
     text: Option<&'a RawValue>,
     /// It arrives instead of an answer and counts as the role's answer.
     refusal: Option<&'a RawValue>,
@@ -86,6 +66,12 @@ enum Kind {
 /// An item of a reply, as far as it has arrived.
 #[derive(Debug, Default)]
 struct Item {
+    /// Its place; llama.cpp leaves it out.
+    index: Option<u64>,
+    id: String,
+    is_whole: bool,
+    /// The bytes of it that the budget knows of.
+    counted_bytes: usize,
     kind: Kind,
     /// The text of a message, or what is readable of reasoning.
     text: String,
@@ -99,8 +85,8 @@ struct Item {
 }
 
 impl Item {
-    fn read(raw: &RawValue, redactor: &Redactor) -> Result<(String, Self), Fault> {
-        let wire: WireItem<'_> = refusal::event(raw.get(), redactor)?;
+    fn read(raw: &RawValue, index: Option<u64>, redactor: &Redactor) -> Result<Self, Fault> {
+        let wire: Incoming<'_> = refusal::event(raw.get(), redactor)?;
         let mut item = match text(wire.r#type).as_deref() {
             Some("message") => Self { kind: Kind::Message, text: texts(wire.content, "")?, ..Self::default() },
             Some("function_call") => {
@@ -125,7 +111,9 @@ impl Item {
                 |(name, value): (&str, Option<&RawValue>)| Some((name.to_owned(), value.filter(is_text)?.to_owned()));
             item.members = members.into_iter().filter_map(kept).collect();
         }
-        Ok((word(wire.id).unwrap_or_default(), item))
+        (item.index, item.id) = (index, word(wire.id).unwrap_or_default());
+        item.counted_bytes = item.size_bytes();
+        Ok(item)
     }
 
     fn size_bytes(&self) -> usize {
@@ -143,21 +131,10 @@ impl Item {
     }
 }
 
-#[derive(Debug)]
-struct Slot {
-    /// Its place; llama.cpp leaves it out.
-    index: Option<u64>,
-    id: String,
-    is_whole: bool,
-    /// The bytes of it that the budget knows of.
-    counted_bytes: usize,
-    item: Item,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     progress: Progress,
-    slots: Vec<Slot>,
+    items: Vec<Item>,
 }
 
 impl Reply {
@@ -168,82 +145,76 @@ impl Reply {
     /// The item that an event belongs to, if it has begun: by its place, else by its id, else the last of its kind. Some
     /// servers give every event of an item another id.
     fn begun(&self, index: Option<u64>, id: &str, kind: Kind) -> Option<usize> {
-        let at = |is_it: &dyn Fn(&Slot) -> bool| self.slots.iter().rposition(|slot| !slot.is_whole && is_it(slot));
-        let by_index = at(&|slot| index.is_some() && slot.index == index);
-        let by_id = || at(&|slot| !id.is_empty() && slot.id == id);
-        let by_kind = || at(&|slot| slot.item.kind == kind && (index.is_none() || slot.index.is_none()));
+        let at = |is_it: &dyn Fn(&Item) -> bool| self.items.iter().rposition(|item| !item.is_whole && is_it(item));
+        let by_index = at(&|item| index.is_some() && item.index == index);
+        let by_id = || at(&|item| !id.is_empty() && item.id == id);
+        let by_kind = || at(&|item| item.kind == kind && (index.is_none() || item.index.is_none()));
         by_index.or_else(by_id).or_else(by_kind)
     }
 
-    fn push(&mut self, slot: Slot) -> Result<(), Fault> {
-        if self.slots.len() >= MAX_ITEMS {
+    fn push(&mut self, item: Item) -> Result<(), Fault> {
+        if self.items.len() >= MAX_ITEMS {
             return Err(too_large(format!("the reply has more than {MAX_ITEMS} items")));
         }
-        if slot.item.kind == Kind::Call {
+        if item.kind == Kind::Call {
             self.progress.take_call()?;
         }
-        self.slots.push(slot);
+        self.items.push(item);
         Ok(())
     }
 
     /// Begins an item. What it says follows.
-    fn begin(&mut self, event: &Event<'_>, redactor: &Redactor) -> Result<(), Fault> {
+    fn begin(&mut self, event: &Incoming<'_>, redactor: &Redactor) -> Result<(), Fault> {
         let Some(raw) = event.item else { return Ok(()) };
-        let (id, read) = Item::read(raw, redactor)?;
-        let Item { kind, call_id, name, members, .. } = read;
-        let item = Item { kind, call_id, name, members, ..Item::default() };
-        let counted_bytes = item.size_bytes();
-        self.progress.take(counted_bytes)?;
-        self.push(Slot { index: number(event.output_index), id, is_whole: false, counted_bytes, item })
+        let mut item = Item::read(raw, number(event.output_index), redactor)?;
+        (item.text, item.arguments, item.reasoning) = Default::default();
+        item.counted_bytes = item.size_bytes();
+        self.progress.take(item.counted_bytes)?;
+        self.push(item)
     }
 
     /// Adds to the text of a message or to the arguments of a call.
-    fn add(&mut self, event: &Event<'_>, kind: Kind) -> Result<String, Fault> {
+    fn add(&mut self, event: &Incoming<'_>, kind: Kind) -> Result<String, Fault> {
         let Some(delta) = text(event.delta) else { return Ok(String::new()) };
         self.progress.take(delta.len())?;
         let (index, id) = (number(event.output_index), word(event.item_id).unwrap_or_default());
         let place = self.begun(index, &id, kind);
         if place.is_none() {
-            self.push(Slot { index, id, is_whole: false, counted_bytes: 0, item: Item { kind, ..Item::default() } })?;
+            self.push(Item { index, id, kind, ..Item::default() })?;
         }
-        let place = place.unwrap_or(self.slots.len() - 1);
-        let Some(slot) = self.slots.get_mut(place) else { return Ok(String::new()) };
-        slot.counted_bytes = slot.counted_bytes.saturating_add(delta.len());
-        match kind {
-            Kind::Call => {
-                slot.item.arguments.push_str(&delta);
-                Ok(String::new())
-            }
-            Kind::Message | Kind::Reasoning | Kind::Other => {
-                slot.item.text.push_str(&delta);
-                Ok(delta)
-            }
+        let place = place.unwrap_or(self.items.len() - 1);
+        let Some(item) = self.items.get_mut(place) else { return Ok(String::new()) };
+        item.counted_bytes = item.counted_bytes.saturating_add(delta.len());
+        if kind == Kind::Call {
+            item.arguments.push_str(&delta);
+            return Ok(String::new());
         }
+        item.text.push_str(&delta);
+        Ok(delta)
     }
 
     /// Takes a whole item in place of what its deltas said. Returns the text that they did not show.
     fn take_item(&mut self, raw: &RawValue, index: Option<u64>, redactor: &Redactor) -> Result<String, Fault> {
-        let (id, item) = Item::read(raw, redactor)?;
-        let size_bytes = item.size_bytes();
-        let place = self.begun(index, &id, item.kind);
-        let begun = place.and_then(|place| self.slots.get_mut(place));
-        let (said, counted_bytes) = begun.as_ref().map_or(("", 0), |slot| (&slot.item.text, slot.counted_bytes));
-        self.progress.take(size_bytes.saturating_sub(counted_bytes))?;
+        let mut item = Item { is_whole: true, ..Item::read(raw, index, redactor)? };
+        let place = self.begun(index, &item.id, item.kind);
+        let begun = place.and_then(|place| self.items.get_mut(place));
+        let (said, counted_bytes) = begun.as_ref().map_or(("", 0), |begun| (&begun.text, begun.counted_bytes));
+        self.progress.take(item.counted_bytes.saturating_sub(counted_bytes))?;
         let is_message = item.kind == Kind::Message;
         let unshown = item.text.strip_prefix(said).filter(|_| is_message).unwrap_or_default().to_owned();
         match begun {
-            Some(slot) => {
-                slot.index = index.or(slot.index);
-                (slot.item, slot.is_whole) = (item, true);
+            Some(begun) => {
+                item.index = index.or(begun.index);
+                *begun = item;
             }
-            None => self.push(Slot { index, id, is_whole: true, counted_bytes, item })?,
+            None => self.push(item)?,
         }
         Ok(unshown)
     }
 
     /// Takes the end of a reply: the response as it stands then. Returns the text that was not shown.
     fn take_end(&mut self, json: &str, event: Option<&str>, redactor: &Redactor) -> Result<String, Fault> {
-        let response: Response<'_> = refusal::event(json, redactor)?;
+        let response: Incoming<'_> = refusal::event(json, redactor)?;
         self.progress.count(response.usage.and_then(|usage| usage::read_response(usage.get())));
         let status = text(response.status);
         let status = match (event, status.as_deref()) {
@@ -261,8 +232,8 @@ impl Reply {
         let output = response.output.map(RawValue::get).filter(|output| output.starts_with('[')).unwrap_or("[]");
         let output = items(output)?;
         let shown = self.text();
-        if output.len() > self.slots.iter().filter(|slot| slot.is_whole).count() {
-            self.slots.clear();
+        if output.len() > self.items.iter().filter(|item| item.is_whole).count() {
+            self.items.clear();
             self.progress.restart();
             for raw in output {
                 self.take_item(raw, None, redactor)?;
@@ -273,8 +244,8 @@ impl Reply {
     }
 
     fn text(&self) -> String {
-        let messages = self.slots.iter().filter(|slot| slot.item.kind == Kind::Message);
-        messages.map(|slot| slot.item.text.as_str()).collect()
+        let messages = self.items.iter().filter(|item| item.kind == Kind::Message);
+        messages.map(|item| item.text.as_str()).collect()
     }
 }
 
@@ -283,8 +254,8 @@ impl Assembly for Reply {
         if self.is_closed() {
             return Ok(String::new());
         }
-        let event: Event<'_> = refusal::event(json, redactor)?;
-        let error = given(event.error);
+        let event: Incoming<'_> = refusal::event(json, redactor)?;
+        let error = event.error;
         let response = || event.response.map_or("{}", RawValue::get);
         let none = || Ok(String::new());
         match text(event.r#type).unwrap_or_default().as_str() {
@@ -311,7 +282,7 @@ impl Assembly for Reply {
     }
 
     fn finish(&self) -> Option<Result<Finish, Fault>> {
-        let has_calls = self.slots.iter().any(|slot| slot.item.kind == Kind::Call);
+        let has_calls = self.items.iter().any(|item| item.kind == Kind::Call);
         match &self.progress.end {
             Some(Ok(Finish::Stop)) if has_calls => Some(Ok(Finish::ToolCalls)),
             end => end.clone(),
@@ -326,14 +297,14 @@ impl Assembly for Reply {
     fn parts(self: Box<Self>, request: &Outgoing<'_>) -> Parts {
         let origin = opaque::origin(request.provider, &request.call.head.model);
         let opaque = |data: String| Opaque { data, provider: origin.clone() };
-        let mut slots = self.slots;
-        if slots.iter().all(|slot| slot.index.is_some()) {
-            slots.sort_by_key(|slot| slot.index);
+        let mut items = self.items;
+        if items.iter().all(|item| item.index.is_some()) {
+            items.sort_by_key(|item| item.index);
         }
-        let is_lost = |slot: &Slot| slot.item.kind == Kind::Reasoning && slot.item.reasoning.is_none();
-        let keeps_ids = !slots.iter().any(is_lost);
+        let is_lost = |item: &Item| item.kind == Kind::Reasoning && item.reasoning.is_none();
+        let keeps_ids = !items.iter().any(is_lost);
         let (mut parts, mut calls) = (Parts::default(), 0);
-        for Slot { mut item, .. } in slots {
+        for mut item in items {
             if !keeps_ids {
                 // By its id the server would miss the reasoning that led to it.
                 item.members.remove("id");
@@ -369,7 +340,7 @@ impl Assembly for Reply {
 
 /// Why a response is incomplete. Whether one with any other reason can be used is not known.
 fn incomplete(details: Option<&RawValue>, redactor: &Redactor) -> Result<Finish, Fault> {
-    let details = details.and_then(|details| serde_json::from_str::<Details<'_>>(details.get()).ok());
+    let details = details.and_then(|details| serde_json::from_str::<Incoming<'_>>(details.get()).ok());
     let reason = details.and_then(|details| word(details.reason)).unwrap_or_default();
     match reason.as_str() {
         "max_output_tokens" => Ok(Finish::Length),
@@ -387,7 +358,7 @@ fn texts(json: Option<&RawValue>, between: &str) -> Result<String, Fault> {
         return Ok(text(json).unwrap_or_default());
     };
     let said = |part: &RawValue| {
-        let part: ContentPart<'_> = serde_json::from_str(part.get()).ok()?;
+        let part: Incoming<'_> = serde_json::from_str(part.get()).ok()?;
         text(part.text).or_else(|| text(part.refusal))
     };
     Ok(items(list)?.into_iter().filter_map(said).collect::<Vec<_>>().join(between))
