@@ -3,53 +3,45 @@
 //!
 //! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
+use std::collections::BTreeMap;
+
 use rondo_protocol::object::Usage;
 
 use crate::model::openai_chat::usage::{figures, tokens};
 
-/// The last readable figure of each kind.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
-    /// Without what was read from the cache or written to it.
-    input: Option<u64>,
-    cache_read: Option<u64>,
-    cache_write: Option<u64>,
-    /// Of these, the tokens kept for an hour.
-    cache_write_hour: Option<u64>,
-    /// With thoughts.
-    output: Option<u64>,
-    thinking: Option<u64>,
-}
+/// The last readable figure of each name.
+#[derive(Debug, Default)]
+pub(super) struct Counts(BTreeMap<&'static str, u64>);
 
 impl Counts {
     pub(super) fn take(&mut self, json: &str) {
         let Some(usage) = figures(json) else { return };
-        let written = usage.get("cache_creation").cloned().unwrap_or_default();
-        let details = usage.get("output_tokens_details").cloned().unwrap_or_default();
-        for (figure, holder, name) in [
-            (&mut self.input, &usage, "input_tokens"),
-            (&mut self.cache_read, &usage, "cache_read_input_tokens"),
-            (&mut self.cache_write, &usage, "cache_creation_input_tokens"),
-            (&mut self.cache_write_hour, &written, "ephemeral_1h_input_tokens"),
-            (&mut self.output, &usage, "output_tokens"),
-            (&mut self.thinking, &details, "thinking_tokens"),
+        for (holder, name) in [
+            (Some(&usage), "input_tokens"),
+            (Some(&usage), "cache_read_input_tokens"),
+            (Some(&usage), "cache_creation_input_tokens"),
+            (usage.get("cache_creation"), "ephemeral_1h_input_tokens"),
+            (Some(&usage), "output_tokens"),
+            (usage.get("output_tokens_details"), "thinking_tokens"),
         ] {
-            *figure = holder.get(name).and_then(tokens).or(*figure);
+            self.0.extend(holder.and_then(|holder| holder.get(name)).and_then(tokens).map(|count| (name, count)));
         }
     }
 
-    /// `None` unless the tokens read and written by the model are known.
+    /// `None` unless the tokens read and written by the model are known. Those that it read are given without what was
+    /// read from the cache or written to it, and those that it wrote with its thoughts.
     pub(super) fn usage(&self) -> Option<Usage> {
-        let (input, output_tokens) = (self.input?, self.output?);
-        let cached_tokens = self.cache_read.unwrap_or(0);
-        let cache_write_tokens = self.cache_write.unwrap_or(0);
+        let count = |name| self.0.get(name).copied();
+        let (input, output_tokens) = (count("input_tokens")?, count("output_tokens")?);
+        let cached_tokens = count("cache_read_input_tokens").unwrap_or(0);
+        let cache_write_tokens = count("cache_creation_input_tokens").unwrap_or(0);
         Some(Usage {
             prompt_tokens: input.saturating_add(cached_tokens).saturating_add(cache_write_tokens),
             cached_tokens,
             cache_write_tokens,
-            cache_write_long_tokens: self.cache_write_hour.unwrap_or(0).min(cache_write_tokens),
+            cache_write_long_tokens: count("ephemeral_1h_input_tokens").unwrap_or(0).min(cache_write_tokens),
             output_tokens,
-            reasoning_tokens: self.thinking.unwrap_or(0).min(output_tokens),
+            reasoning_tokens: count("thinking_tokens").unwrap_or(0).min(output_tokens),
         })
     }
 }
