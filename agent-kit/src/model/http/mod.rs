@@ -334,10 +334,7 @@ impl HttpModel {
                     return Ok(());
                 }
             }
-            read.map_err(|error| match error {
-                sse::Error::NotUtf8 => unreadable(error.to_string()),
-                _ => too_large(error.to_string()),
-            })?;
+            read?;
             clock.pause(deltas.reserve(assembly.progress().said_bytes + reader.pending_bytes())).await;
         }
     }

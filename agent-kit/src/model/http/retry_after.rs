@@ -1,6 +1,8 @@
 //! Reads how long a provider asks to wait: `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), or OpenAI's
 //! `retry-after-ms`.
 
+use std::time::Duration;
+
 use chrono::DateTime;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
@@ -12,28 +14,17 @@ pub(super) fn retry_after_ms(headers: &HeaderMap, now_s: u64) -> Option<u64> {
         return Some(ms);
     }
     let after = text(RETRY_AFTER.as_str())?;
-    if decimal(after).is_some() {
-        return seconds_ms(after);
-    }
-    let until = http_date(after)?;
-    let now = text(DATE.as_str()).and_then(http_date).unwrap_or(now_s);
-    until.saturating_sub(now).checked_mul(1000)
+    seconds_ms(after).or_else(|| {
+        let until = http_date(after)?;
+        let now = text(DATE.as_str()).and_then(http_date).unwrap_or(now_s);
+        until.saturating_sub(now).checked_mul(1000)
+    })
 }
 
 /// Milliseconds of a number of seconds, such as `1` or `1.5`.
 pub(super) fn seconds_ms(text: &str) -> Option<u64> {
-    let (whole, fraction) = decimal(text)?;
-    whole.checked_mul(1000)?.checked_add(fraction)
-}
-
-/// Whole seconds and milliseconds of `1` or `1.5`.
-fn decimal(text: &str) -> Option<(u64, u64)> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths: String = fraction.chars().chain("000".chars()).take(3).collect();
-    Some((whole.parse().ok()?, thousandths.parse().ok()?))
+    let wait = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+    u64::try_from(wait.as_millis()).ok()
 }
 
 /// Unix seconds of `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are not supported.

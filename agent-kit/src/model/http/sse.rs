@@ -3,15 +3,9 @@
 //! Laws: the events do not depend on how the bytes are cut into chunks; each byte is read a fixed number of times; at
 //! most one event is kept, and lines, events and the whole stream have size limits.
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(in crate::model) enum Error {
-    #[error("an event of the stream is longer than {0} bytes")]
-    EventTooLong(usize),
-    #[error("the event stream is longer than {0} bytes")]
-    TooLong(usize),
-    #[error("a line of the event stream is not UTF-8")]
-    NotUtf8,
-}
+use rondo_protocol::call::Fault;
+
+use crate::model::protocol::{too_large, unreadable};
 
 /// The longest line whose memory is used again for the next.
 const MAX_SPARE_BYTES: usize = 64 << 10;
@@ -44,10 +38,10 @@ impl Reader {
     }
 
     /// Parses the next chunk and appends the data of each completed event.
-    pub(in crate::model) fn push(&mut self, chunk: &[u8], events: &mut Vec<String>) -> Result<(), Error> {
+    pub(in crate::model) fn push(&mut self, chunk: &[u8], events: &mut Vec<String>) -> Result<(), Fault> {
         self.read_bytes = self.read_bytes.saturating_add(chunk.len());
         if self.read_bytes > self.max_bytes {
-            return Err(Error::TooLong(self.max_bytes));
+            return Err(too_large(format!("the event stream is longer than {} bytes", self.max_bytes)));
         }
         let mut rest = chunk;
         while let Some(first) = rest.first() {
@@ -58,7 +52,7 @@ impl Reader {
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let piece = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
             if self.line.len() + piece.len() > self.max_event_bytes {
-                return Err(Error::EventTooLong(self.max_event_bytes));
+                return Err(event_too_long(self.max_event_bytes));
             }
             self.line.extend_from_slice(piece);
             let Some(end) = end else { break };
@@ -69,9 +63,10 @@ impl Reader {
         Ok(())
     }
 
-    fn end_line(&mut self, events: &mut Vec<String>) -> Result<(), Error> {
+    fn end_line(&mut self, events: &mut Vec<String>) -> Result<(), Fault> {
         let mut line = std::mem::take(&mut self.line);
-        let text = std::str::from_utf8(&line).map_err(|_| Error::NotUtf8)?;
+        let text =
+            std::str::from_utf8(&line).map_err(|_| unreadable("a line of the event stream is not UTF-8".to_owned()))?;
         let is_later = std::mem::replace(&mut self.after_first_line, true);
         let text = if is_later { text } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
         if text.is_empty() {
@@ -79,7 +74,7 @@ impl Reader {
         } else if let Some(value) = data_of(text) {
             match &mut self.data {
                 Some(data) if data.len() + value.len() >= self.max_event_bytes => {
-                    return Err(Error::EventTooLong(self.max_event_bytes));
+                    return Err(event_too_long(self.max_event_bytes));
                 }
                 Some(data) => {
                     data.push('\n');
@@ -94,6 +89,10 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+fn event_too_long(max_bytes: usize) -> Fault {
+    too_large(format!("an event of the stream is longer than {max_bytes} bytes"))
 }
 
 /// The value of a `data` line. Comments and other fields are ignored.

@@ -29,8 +29,8 @@ fn read(chunks: &[&[u8]]) -> String {
                 Err(fault) => return format!("{fault:?}"),
             }
         }
-        if let Err(error) = read {
-            return error.to_string();
+        if let Err(fault) = read {
+            return fault.message;
         }
     }
     format!("{shown:?} {:?}", assembly.complete(&test_outgoing(&test_call()), unreadable("incomplete".to_owned())))

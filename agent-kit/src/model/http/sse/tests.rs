@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(chunks: &[&[u8]]) -> Result<Vec<String>, Error> {
+fn read(chunks: &[&[u8]]) -> Result<Vec<String>, Fault> {
     let mut reader = Reader::new(1 << 23, 1 << 20);
     let mut events = Vec::new();
     for chunk in chunks {
@@ -39,12 +39,13 @@ fn nothing_may_be_endless() {
             Err(error) => break error,
         }
     };
-    assert_eq!((error, pushed), (Error::EventTooLong(1 << 20), 1 << 20));
+    assert_eq!((error, pushed), (event_too_long(1 << 20), 1 << 20));
     let mut reader = Reader::new(100, 100);
-    assert_eq!(reader.push(&[b'\n'; 101], &mut Vec::new()), Err(Error::TooLong(100)));
-    assert_eq!(read(&[b"data: \xff\n"]), Err(Error::NotUtf8));
+    let error = reader.push(&[b'\n'; 101], &mut Vec::new()).unwrap_err();
+    assert_eq!(error.message, "the event stream is longer than 100 bytes");
+    assert_eq!(read(&[b"data: \xff\n"]).unwrap_err().message, "a line of the event stream is not UTF-8");
     let line = format!("data: {}\n", "x".repeat(1 << 19));
-    assert_eq!(read(&[line.as_bytes(), line.as_bytes()]), Err(Error::EventTooLong(1 << 20)));
+    assert_eq!(read(&[line.as_bytes(), line.as_bytes()]), Err(event_too_long(1 << 20)));
 }
 
 fn stream() -> impl Strategy<Value = String> {
