@@ -100,24 +100,21 @@ pub(super) fn schema(contract: &Contract) -> String {
 fn fields(contract: &Contract) -> Vec<(&str, Vec<String>)> {
     const NULL: &str = "{\"type\":\"null\"}";
     let mut fields: Vec<(&str, Vec<String>)> = Vec::new();
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut required: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for field in contract.output.iter().flat_map(|(_, declared)| declared) {
         let name = field.name.as_str();
-        let place = *places.entry(name).or_insert(fields.len());
-        if place == fields.len() {
+        let (place, required) = places.entry(name).or_insert((fields.len(), 0));
+        *required += usize::from(!field.optional);
+        if *place == fields.len() {
             fields.push((name, Vec::new()));
         }
         let schema = relaxed(&field.schema).to_text();
-        if let Some((_, schemas)) = fields.get_mut(place)
-            && !schemas.contains(&schema)
-        {
+        if let Some((_, schemas)) = fields.get_mut(*place).filter(|(_, schemas)| !schemas.contains(&schema)) {
             schemas.push(schema);
         }
-        *required.entry(name).or_default() += usize::from(!field.optional);
     }
     for (name, schemas) in &mut fields {
-        let is_required = required.get(name).is_some_and(|statuses| *statuses == contract.output.len());
+        let is_required = places.get(name).is_some_and(|(_, statuses)| *statuses == contract.output.len());
         if !is_required && !schemas.iter().any(|schema| schema == NULL) {
             schemas.push(NULL.to_owned());
         }

@@ -30,6 +30,8 @@ pub struct StreamedAnswer {
     state: State,
     /// The part that is read, if not all of them are.
     only: Option<Only>,
+    /// Whether words of a field or of the body were given, so that the next begin a line.
+    has_shown: bool,
 }
 
 #[derive(Debug)]
@@ -63,14 +65,11 @@ enum State {
     Begin,
     /// In a line that may open a code fence or a front matter.
     FirstLine(String),
-    FrontMatter {
-        line: String,
-        has_shown: bool,
-    },
+    /// In a front matter, in this line.
+    FrontMatter(String),
     /// After a front matter, or in an answer without one. Blank lines at its beginning are not shown.
     Body {
         has_begun: bool,
-        has_shown: bool,
     },
     /// After the front matter of an answer of which only the body is read.
     OnlyBody(Begun),
@@ -93,7 +92,7 @@ impl StreamedAnswer {
     /// the answer keeps its contract. It gives nothing where the part cannot be told from the rest: a field of a front
     /// matter is YAML.
     pub fn only(part: AnswerPart, format: AnswerFormat) -> Self {
-        Self { state: State::Begin, only: Some(Only { part, format }) }
+        Self { only: Some(Only { part, format }), ..Self::default() }
     }
 
     /// The words in the next part of the answer.
@@ -114,7 +113,7 @@ impl StreamedAnswer {
             State::Begin if c == '{' => self.state = State::Json(Json::opened()),
             State::Begin if matches!(c, '-' | '`' | '~') => self.state = State::FirstLine(c.to_string()),
             State::Begin => {
-                self.state = State::Body { has_begun: true, has_shown: true };
+                self.state = State::Body { has_begun: true };
                 shown.push(c);
             }
             State::FirstLine(line) => {
@@ -130,32 +129,25 @@ impl StreamedAnswer {
                     self.state = State::Silent;
                 } else if !may_be_wrapping || line.len() > MAX_LINE_BYTES {
                     shown.push_str(line);
-                    self.state = State::Body { has_begun: true, has_shown: true };
+                    self.state = State::Body { has_begun: true };
                 } else if c == '\n' {
-                    self.state = if is_fence {
-                        State::Begin
-                    } else {
-                        State::FrontMatter { line: String::new(), has_shown: false }
-                    };
+                    self.state = if is_fence { State::Begin } else { State::FrontMatter(String::new()) };
                 }
             }
-            State::FrontMatter { line, has_shown } if c == '\n' => {
+            State::FrontMatter(line) if c == '\n' => {
                 let words = if only.is_some() { "" } else { field_words(line) };
                 if line.trim_end() == "---" {
-                    self.state = if only.is_some() {
-                        State::OnlyBody(Begun::No)
-                    } else {
-                        State::Body { has_begun: false, has_shown: *has_shown }
-                    };
+                    let is_all = only.is_none();
+                    self.state = if is_all { State::Body { has_begun: false } } else { State::OnlyBody(Begun::No) };
                     return;
                 }
                 if !words.is_empty() {
-                    separate(has_shown, shown);
+                    separate(&mut self.has_shown, shown);
                     shown.push_str(words);
                 }
                 line.clear();
             }
-            State::FrontMatter { line, .. } => {
+            State::FrontMatter(line) => {
                 if line.len() < MAX_LINE_BYTES {
                     line.push(c);
                 }
@@ -169,15 +161,14 @@ impl StreamedAnswer {
                     (_, c) => shown.push(c),
                 }
             }
-            State::Body { has_begun: false, .. } if matches!(c, '\n' | '\r') => {}
-            State::Body { has_begun, has_shown } => {
-                if !*has_begun {
-                    *has_begun = true;
-                    separate(has_shown, shown);
+            State::Body { has_begun: false } if matches!(c, '\n' | '\r') => {}
+            State::Body { has_begun } => {
+                if !std::mem::replace(has_begun, true) {
+                    separate(&mut self.has_shown, shown);
                 }
                 shown.push(c);
             }
-            State::Json(json) => json.character(c, only, shown),
+            State::Json(json) => json.character(c, only, &mut self.has_shown, shown),
         }
     }
 }
@@ -215,7 +206,6 @@ struct Json {
     /// The last key of the outermost object.
     key: String,
     text: Option<Text>,
-    has_shown: bool,
 }
 
 #[derive(Debug)]
@@ -223,45 +213,34 @@ struct Text {
     is_key: bool,
     is_shown: bool,
     has_begun: bool,
-    escape: Escape,
+    /// What has arrived of an escape that is not whole.
+    escape: String,
     /// The first half of a surrogate pair, or 0.
-    high: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Escape {
-    None,
-    Begun,
-    /// The digits so far, and how many.
-    Hex {
-        value: u32,
-        digits: u8,
-    },
+    high: u16,
 }
 
 impl Json {
     fn opened() -> Self {
-        Self { depth: 1, objects: 1, is_key_next: true, key: String::new(), text: None, has_shown: false }
+        Self { depth: 1, objects: 1, is_key_next: true, key: String::new(), text: None }
     }
 
-    fn character(&mut self, c: char, only: Option<&Only>, shown: &mut String) {
+    fn character(&mut self, c: char, only: Option<&Only>, has_shown: &mut bool, shown: &mut String) {
         if let Some(text) = &mut self.text {
+            if c == '"' && text.escape.is_empty() {
+                self.text = None;
+                return;
+            }
             match text.read(c) {
-                Read::End => self.text = None,
-                Read::Character(c) if text.is_key => {
-                    if self.depth == 1 && self.key.len() < MAX_LINE_BYTES {
-                        self.key.push(c);
-                    }
-                }
-                Read::Character('\r' | '\u{8}' | '\u{c}') if only.is_none() => {}
-                Read::Character(c) if text.is_shown => {
-                    if !text.has_begun {
-                        text.has_begun = true;
-                        separate(&mut self.has_shown, shown);
+                Some(c) if text.is_key && self.depth == 1 && self.key.len() < MAX_LINE_BYTES => self.key.push(c),
+                Some(_) if text.is_key => {}
+                Some('\r' | '\u{8}' | '\u{c}') if only.is_none() => {}
+                Some(c) if text.is_shown => {
+                    if !std::mem::replace(&mut text.has_begun, true) {
+                        separate(has_shown, shown);
                     }
                     shown.push(c);
                 }
-                Read::Nothing | Read::Character(_) => {}
+                _ => {}
             }
             return;
         }
@@ -291,64 +270,39 @@ impl Json {
                     Some(only) => self.depth == 1 && only.is_text_at(&self.key),
                     None => self.depth <= MAX_DEPTH && !(self.depth == 1 && self.key == STATUS),
                 };
-                self.text = Some(Text { is_key, is_shown, has_begun: false, escape: Escape::None, high: 0 });
+                self.text = Some(Text { is_key, is_shown, has_begun: false, escape: String::new(), high: 0 });
             }
             _ => {}
         }
     }
 }
 
-enum Read {
-    Character(char),
-    Nothing,
-    End,
-}
-
 impl Text {
-    fn read(&mut self, c: char) -> Read {
-        match self.escape {
-            Escape::None if c == '"' => Read::End,
-            Escape::None if c == '\\' => {
-                self.escape = Escape::Begun;
-                Read::Nothing
-            }
-            Escape::None => Read::Character(c),
-            Escape::Begun => {
-                self.escape = Escape::None;
-                match c {
-                    'n' => Read::Character('\n'),
-                    't' => Read::Character('\t'),
-                    'r' => Read::Character('\r'),
-                    'b' => Read::Character('\u{8}'),
-                    'f' => Read::Character('\u{c}'),
-                    'u' => {
-                        self.escape = Escape::Hex { value: 0, digits: 0 };
-                        Read::Nothing
-                    }
-                    other => Read::Character(other),
-                }
-            }
-            Escape::Hex { value, digits } => {
-                let value = value << 4 | c.to_digit(16).unwrap_or(0);
-                if digits < 3 {
-                    self.escape = Escape::Hex { value, digits: digits + 1 };
-                    return Read::Nothing;
-                }
-                self.escape = Escape::None;
-                let high = std::mem::take(&mut self.high);
-                match value {
-                    0xd800..=0xdbff => {
-                        self.high = value;
-                        Read::Nothing
-                    }
-                    0xdc00..=0xdfff if high > 0 => {
-                        let whole = 0x1_0000 + ((high - 0xd800) << 10) + (value - 0xdc00);
-                        Read::Character(char::from_u32(whole).unwrap_or(char::REPLACEMENT_CHARACTER))
-                    }
-                    _ => Read::Character(char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER)),
-                }
-            }
+    /// The character that is whole with this one.
+    fn read(&mut self, c: char) -> Option<char> {
+        if self.escape.is_empty() && c != '\\' {
+            return Some(c);
         }
+        self.escape.push(c);
+        match self.escape.as_bytes() {
+            [_] | [_, b'u', ..] if self.escape.len() < "\\u0000".len() => return None,
+            _ => {}
+        }
+        let escape = std::mem::take(&mut self.escape);
+        let Some(digits) = escape.strip_prefix("\\u") else {
+            return Some(match c {
+                'n' => '\n',
+                't' => '\t',
+                'r' => '\r',
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                other => other,
+            });
+        };
+        let unit = u16::from_str_radix(digits, 16).unwrap_or(0);
+        let high = std::mem::replace(&mut self.high, if (0xd800..0xdc00).contains(&unit) { unit } else { 0 });
+        let last = char::decode_utf16([high, unit]).last();
+        (self.high == 0).then(|| last.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 }
 
