@@ -88,48 +88,41 @@ fn message_of<'a>(cassette: &'a Cassette, take: &Take, index: usize) -> Option<&
 }
 
 fn of_heads(was: &Head, now: &Head) -> Option<String> {
-    if was.model != now.model {
-        return Some(of_texts("the model", &was.model, &now.model));
-    }
-    let names = was.parameters.0.keys().chain(now.parameters.0.keys());
     let value = |head: &Head, name: &str| {
         head.parameters.0.get(name).map_or_else(|| "not given".to_owned(), rondo_protocol::Value::to_text)
     };
-    for name in names {
-        let (was, now) = (value(was, name), value(now, name));
-        if was != now {
-            return Some(of_texts(&format!("the parameter `{name}`"), &was, &now));
-        }
-    }
-    if was.system != now.system {
-        return Some(of_texts("the system text", &was.system, &now.system));
-    }
-    if was.tools != now.tools {
-        return Some(of_tools(&was.tools, &now.tools));
-    }
+    let of_parameter = |name: &String| parted(&format!("the parameter `{name}`"), &value(was, name), &value(now, name));
     let format = |head: &Head| head.response_format.clone().unwrap_or_else(|| "none".to_owned());
-    let (was, now) = (format(was), format(now));
-    (was != now).then(|| of_texts("the response format", &was, &now))
+    parted("the model", &was.model, &now.model)
+        .or_else(|| was.parameters.0.keys().chain(now.parameters.0.keys()).find_map(of_parameter))
+        .or_else(|| parted("the system text", &was.system, &now.system))
+        .or_else(|| of_tools(&was.tools, &now.tools))
+        .or_else(|| parted("the response format", &format(was), &format(now)))
 }
 
-fn of_tools(was: &[ToolSpec], now: &[ToolSpec]) -> String {
-    let has = |tools: &[ToolSpec], name: &str| tools.iter().any(|tool| tool.name == name);
-    if let Some(gone) = was.iter().find(|tool| !has(now, &tool.name)) {
-        return format!("the tool `{}` was offered and is not any more", shown(&gone.name, 0));
+fn of_tools(was: &[ToolSpec], now: &[ToolSpec]) -> Option<String> {
+    let alone = |tools: &[ToolSpec], others: &[ToolSpec]| {
+        let alone = tools.iter().find(|tool| others.iter().all(|other| other.name != tool.name));
+        alone.map(|tool| shown(&tool.name, 0))
+    };
+    if let Some(gone) = alone(was, now) {
+        return Some(format!("the tool `{gone}` was offered and is not any more"));
     }
-    if let Some(new) = now.iter().find(|tool| !has(was, &tool.name)) {
-        return format!("the tool `{}` is offered and was not", shown(&new.name, 0));
+    if let Some(new) = alone(now, was) {
+        return Some(format!("the tool `{new}` is offered and was not"));
     }
-    for (was, now) in was.iter().zip(now) {
+    let of_tool = |(was, now): (&ToolSpec, &ToolSpec)| {
         let tool = shown(&was.name, 0);
-        if was.description != now.description {
-            return of_texts(&format!("the description of the tool `{tool}`"), &was.description, &now.description);
-        }
-        if was.parameters != now.parameters {
-            return of_texts(&format!("the schema of the tool `{tool}`"), &was.parameters, &now.parameters);
-        }
-    }
-    "the order of the tools".to_owned()
+        parted(&format!("the description of the tool `{tool}`"), &was.description, &now.description)
+            .or_else(|| parted(&format!("the schema of the tool `{tool}`"), &was.parameters, &now.parameters))
+    };
+    let is_another = was != now;
+    was.iter().zip(now).find_map(of_tool).or_else(|| is_another.then(|| "the order of the tools".to_owned()))
+}
+
+/// How two texts differ, if they do.
+fn parted(what: &str, was: &str, now: &str) -> Option<String> {
+    (was != now).then(|| of_texts(what, was, now))
 }
 
 fn of_messages(number: usize, was: &Message, now: &Message) -> String {
@@ -146,10 +139,8 @@ fn of_messages(number: usize, was: &Message, now: &Message) -> String {
         (", the tool call it answers", answers(was).into(), answers(now).into()),
         (", its parts", canonical(was).into(), canonical(now).into()),
     ];
-    match parts.into_iter().find(|(_, was, now)| was != now) {
-        Some((part, was, now)) => of_texts(&format!("{what}{part}"), &was, &now),
-        None => format!("{what}, where something was taken out of the recording"),
-    }
+    let difference = parts.into_iter().find_map(|(part, was, now)| parted(&format!("{what}{part}"), &was, &now));
+    difference.unwrap_or_else(|| format!("{what}, where something was taken out of the recording"))
 }
 
 fn speaker(message: &Message) -> &'static str {
