@@ -15,7 +15,6 @@ mod builder;
 mod escape;
 mod layout_v1;
 mod place;
-mod rounds;
 mod summary;
 mod walk;
 
@@ -32,8 +31,7 @@ pub use layout_v1::{
     COMPACT_PROMPT, CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, summary,
     system_text,
 };
-pub use place::{Position, Round, StepLocation};
-pub use rounds::Rounds;
+pub use place::{Position, Round, Rounds, StepLocation};
 pub use summary::Summary;
 pub use walk::{Past, PastStep, Walk};
 

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use rondo_protocol::canonical;
+use rondo_protocol::Value;
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Head, ToolSpec};
 
@@ -85,10 +85,10 @@ impl Content<'_> {
     pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Tool(ToolSpec { description, name, parameters }) => {
-                object(&[("description", description), ("name", name), ("parameters", parameters)])
+                object([("description", description), ("name", name), ("parameters", parameters)])
             }
-            Self::ResponseFormat(text) => object(&[("response_format", text)]),
-            Self::System(text) => object(&[("role", "system"), ("text", text)]),
+            Self::ResponseFormat(text) => object([("response_format", text)]),
+            Self::System(text) => object([("role", "system"), ("text", text)]),
         }
     }
 
@@ -97,19 +97,9 @@ impl Content<'_> {
     }
 }
 
-/// The canonical bytes of an object of texts, with its members in this order.
-fn object(members: &[(&str, &str)]) -> Vec<u8> {
-    let mut out = vec![b'{'];
-    for (at, (key, text)) in members.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        canonical::push_text(&mut out, key);
-        out.push(b':');
-        canonical::push_text(&mut out, text);
-    }
-    out.push(b'}');
-    out
+/// The canonical bytes of an object of texts.
+fn object<const N: usize>(members: [(&str, &str); N]) -> Vec<u8> {
+    Value::Object(members.map(|(name, text)| (name.to_owned(), Value::from(text))).into()).to_text().into_bytes()
 }
 
 pub(super) fn of_head(head: &Head) -> Vec<Content<'_>> {

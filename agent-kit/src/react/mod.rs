@@ -58,13 +58,13 @@ pub async fn run(
     let rewritten = head_digest != asked.head_digest || conversation.chain() != asked.conversation.chain();
     let shadow = rewritten.then(|| (asked.head_digest, Conversation::clone(&asked.conversation)));
     let mut turn = Turn::new(agent, site.role.clone(), conversation, shadow);
-    let mut place = CallSites { site, position: 0 };
+    let mut place = Site { position: 0, ..site };
     loop {
         match turn.next()? {
             Next::Ask(conversation) => {
                 // The first attempt; a retry sets attempt, ordinal, model, files and time.
                 let call = ModelCall {
-                    site: place.next(),
+                    site: next(&mut place),
                     attempt: 0,
                     ordinal: 0,
                     model: agent.model.clone(),
@@ -91,25 +91,18 @@ pub async fn run(
     }
 }
 
-struct CallSites {
-    site: Site,
-    position: u32,
-}
-
-impl CallSites {
-    fn next(&mut self) -> Site {
-        let site = Site { position: self.position, ..self.site.clone() };
-        self.position = self.position.saturating_add(1);
-        site
-    }
+/// The site of the next call of a turn.
+fn next(place: &mut Site) -> Site {
+    let position = place.position.saturating_add(1);
+    std::mem::replace(place, Site { position, ..place.clone() })
 }
 
 /// Answers the tool calls, in their order; several calls run side by side.
-async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
+async fn answers(uses: &[Planned], place: &mut Site, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
     let mut answers: Vec<Option<ToolReply>> = Vec::with_capacity(uses.len());
     let mut calls = Vec::new();
     for planned in uses {
-        let site = place.next();
+        let site = next(place);
         let tool = &planned.tool;
         let call = |name: &str, effect: Effect| ToolCall {
             id: tool.id.clone(),
