@@ -72,6 +72,7 @@ pub use rondo_protocol::event::{Event, EventId, Outcome, What};
 pub use rondo_protocol::hint;
 pub use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 pub use rondo_protocol::{Digest, Value};
+pub use rondo_store::Status as ThreadStatus;
 // What the command line and the server show of lower crates, through this one: no program outside needs it, and it
 // changes without notice.
 pub use schemars;

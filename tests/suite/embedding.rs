@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rondo::protocol::object::Entry;
 use rondo::tool::{self, Effect};
-use rondo::{End, EventId, LanePath, Outcome, RecordLine, RoleName, Rondo, Status, What};
+use rondo::{End, EventId, LanePath, Outcome, RecordLine, RoleName, Rondo, ThreadStatus, What};
 use tokio::sync::Notify;
 
 use crate::binary::{Place, binary};
@@ -179,11 +179,11 @@ async fn a_thread_in_memory_runs_until_it_has_ended() {
     let run = rondo.workflow_text("asks.yaml", workflow).unwrap().start().await.unwrap();
     let thread = run.thread().clone();
     is_asked.notified().await;
-    assert_eq!(rondo.thread(&thread).await.unwrap().status, Status::Running);
-    assert_eq!(rondo.threads(None, 9).await.unwrap()[0].status, Status::Running);
+    assert_eq!(rondo.thread(&thread).await.unwrap().status, ThreadStatus::Running);
+    assert_eq!(rondo.threads(None, 9).await.unwrap()[0].status, ThreadStatus::Running);
     asked.notify_one();
     run.end().await.unwrap();
-    assert_eq!(rondo.thread(&thread).await.unwrap().status, Status::Done);
+    assert_eq!(rondo.thread(&thread).await.unwrap().status, ThreadStatus::Done);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Threads that run in this process, and how to stop them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Running {
     }
 
     pub(super) fn driven(&self) -> BTreeSet<ThreadId> {
-        self.driven.lock().clone()
+        self.driven.lock().keys().cloned().collect()
     }
 
     /// Ends a thread for good, if it runs here.
