@@ -120,13 +120,12 @@ impl Keys {
         let mut copied = 0;
         while let Some(at) = self.next_beginning(text, scan.read) {
             scan.read = at;
-            let found = self.find(text.get(at..).unwrap_or_default(), whole);
-            if matches!(found, NeedleMatch::Nothing) {
+            let Some((needle, spelt_bytes)) = self.find(text.get(at..).unwrap_or_default(), whole) else {
                 scan.read += 1;
                 continue;
-            }
+            };
             out.push_str(text.get(copied..at).unwrap_or_default());
-            let NeedleMatch::Key(needle, spelt_bytes) = found else { return scan };
+            let Some(spelt_bytes) = spelt_bytes else { return scan };
             out.push_str(&needle.replacement);
             scan.read += spelt_bytes;
             scan.replaced = true;
@@ -153,28 +152,17 @@ impl Keys {
         at.or_else(|| begins_last().then(|| text.len() - 1))
     }
 
-    fn find(&self, text: &str, whole: bool) -> NeedleMatch<'_> {
+    /// The needle at the beginning of `text`, and how many bytes it takes up, unless the text is too short to decide.
+    fn find(&self, text: &str, whole: bool) -> Option<(&Needle, Option<usize>)> {
         let of_first = text.as_bytes().first().and_then(|first| self.of_first.get(usize::from(*first)));
-        let needles = of_first.into_iter().flatten().filter_map(|index| self.needles.get(*index));
-        for needle in needles {
-            match spelling::find(&needle.text, needle.alphabet, text, whole) {
-                Match::No => {}
-                // Longer needles are tried first, so that a shorter one does not match too early.
-                Match::Begun => return NeedleMatch::Begun,
-                Match::Whole(spelt_bytes) => return NeedleMatch::Key(needle, spelt_bytes),
-            }
-        }
-        NeedleMatch::Nothing
+        let mut needles = of_first.into_iter().flatten().filter_map(|index| self.needles.get(*index));
+        // Longer needles are tried first, so that a shorter one does not match too early.
+        needles.find_map(|needle| match spelling::find(&needle.text, needle.alphabet, text, whole) {
+            Match::No => None,
+            Match::Begun => Some((needle, None)),
+            Match::Whole(spelt_bytes) => Some((needle, Some(spelt_bytes))),
+        })
     }
-}
-
-/// The needle at the beginning of a text.
-enum NeedleMatch<'k> {
-    Nothing,
-    /// The text is too short to decide.
-    Begun,
-    /// This needle, which takes up this many bytes.
-    Key(&'k Needle, usize),
 }
 
 /// The possible bytes after the unescaped first byte of a needle.

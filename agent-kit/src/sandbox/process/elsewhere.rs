@@ -27,7 +27,7 @@ impl Drop for Group {
 }
 
 /// Servers are only started on Linux.
-pub(super) async fn open(_: Plan, _: Option<Arc<Gate>>) -> Result<super::Live, Error> {
+pub(super) fn open(_: &Plan, _: Option<Arc<Gate>>) -> Result<super::Live, Error> {
     Err(Error::new(Code::SandboxMissing, "a server with a sandbox is started on Linux only"))
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn run(
     time: Duration,
     mut kept: Output,
     _: Option<Arc<Gate>>,
-) -> Result<(Output, Exit, Option<u8>), Error> {
+) -> Result<(Output, Exit), Error> {
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| not_started("argv is empty"))?;
     let (mut pipes, theirs) = kept.pipes().map_err(failed)?;
     let mut theirs = theirs.into_iter();
@@ -81,5 +81,5 @@ pub(super) async fn run(
     if kept.is_full(most) {
         return Err(flooded(plan, kept));
     }
-    Ok((kept, status.into(), None))
+    Ok((kept, status.into()))
 }

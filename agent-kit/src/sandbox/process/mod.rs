@@ -325,13 +325,12 @@ impl Processes {
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
         let (isolation, gate) = self.ready(&command).await?;
         let (plan, _) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
-        running::open(plan, gate).await
+        running::open(&plan, gate)
     }
 
     async fn begin(&self, command: Command, output: Output) -> Result<(Output, Exit), Error> {
         let (isolation, gate) = self.ready(&command).await?;
-        let (output, exit, _) = start(&self.settings, &self.names, isolation, command, output, gate).await?;
-        Ok((output, exit))
+        start(&self.settings, &self.names, isolation, command, output, gate).await
     }
 
     /// The isolation of a program that may be started, and the gate of its proxy.
@@ -437,7 +436,6 @@ fn protected(
     Ok(protected)
 }
 
-/// Runs a program. Returns its output, its exit status and the Landlock version in force.
 async fn start(
     settings: &ProcessSettings,
     names: &Names,
@@ -445,7 +443,7 @@ async fn start(
     command: Command,
     output: Output,
     gate: Option<Arc<Gate>>,
-) -> Result<(Output, Exit, Option<u8>), Error> {
+) -> Result<(Output, Exit), Error> {
     let timeout = command.timeout;
     let (plan, stdin) = planned(settings, names, isolation, command, gate.is_some())?;
     running::run(&plan, &stdin, timeout, output, gate).await

@@ -124,8 +124,6 @@ impl From<ExitStatus> for Exit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// The sandbox is in force, with this Landlock version.
-    Sandboxed(u8),
     /// The program was not started, because the sandbox could not be set up.
     NoSandbox(String),
     NotStarted(String),
@@ -180,16 +178,9 @@ impl Report {
         to.flush()
     }
 
-    /// Parses the launcher's reports, ignoring anything else: the Landlock version in force, and the end. A failed stage
-    /// reports before the stage that waits for it.
-    pub fn read_all(bytes: &[u8]) -> (Option<u8>, Option<Self>) {
-        let (mut landlock, mut end) = (None, None);
-        for report in bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()) {
-            match report {
-                Self::Sandboxed(abi) => landlock = landlock.or(Some(abi)),
-                report => end = end.or(Some(report)),
-            }
-        }
-        (landlock, end)
+    /// The first of the launcher's reports, ignoring anything else: a failed stage reports before the stage that waits for
+    /// it.
+    pub fn first(bytes: &[u8]) -> Option<Self> {
+        bytes.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice(line).ok())
     }
 }

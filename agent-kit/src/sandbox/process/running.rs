@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Sender;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::output::{Output, pipe};
 use super::plan::{Exit, Plan, Report};
@@ -35,118 +35,58 @@ const FOLLOWING: Duration = Duration::from_millis(500);
 
 const SAID_MAX_BYTES: usize = 4 << 10;
 
-/// A running launcher. Dropping it ends the process tree.
-struct Launched {
-    child: Option<Child>,
-    /// Its reports. The processes are dead when this ends.
-    reports: Option<ChildStdout>,
-    /// The launcher ends everything when this is closed, by a drop or by the death of this process.
-    lifeline: Option<ChildStdin>,
-}
-
-impl Launched {
-    /// Ends the process tree, waits for its end and up to `clearing` for the cleanup, and returns the reports. The
-    /// launcher is not killed, because it cleans up.
-    async fn end(mut self, clearing: Duration) -> Vec<u8> {
-        self.lifeline = None;
-        match (self.child.take(), self.reports.take()) {
-            (Some(child), Some(reports)) => wound_up(child, reports, clearing).await,
-            _ => Vec::new(),
-        }
-    }
-}
-
-impl Drop for Launched {
-    fn drop(&mut self) {
-        self.lifeline = None;
-        let (Some(child), Some(reports)) = (self.child.take(), self.reports.take()) else { return };
-        // Without a runtime, the closed lifeline alone ends the tree.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(wound_up(child, reports, Duration::ZERO));
-        }
-    }
-}
-
-async fn wound_up(mut child: Child, reports: ChildStdout, clearing: Duration) -> Vec<u8> {
-    let mut lines = Vec::new();
-    if timeout(GRACE, reports.take(REPORTS_MAX_BYTES).read_to_end(&mut lines)).await.is_err() {
-        if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = child.kill().await;
-    } else if timeout(clearing, child.wait()).await.is_err() {
-        // The launcher limits its cleanup itself.
-        tokio::spawn(async move { child.wait().await });
-    }
-    lines
-}
-
-/// Runs the program of `plan`. Returns its output, its exit status and the Landlock version in force.
+/// Runs the program of `plan` to its end.
 pub(super) async fn run(
     plan: &Plan,
     stdin: &[u8],
     time: Duration,
     mut kept: Output,
     gate: Option<Arc<Gate>>,
-) -> Result<(Output, Exit, Option<u8>), Error> {
-    let deadline = Instant::now() + time;
-    let frame = plan.frame(stdin).map_err(failed)?;
-    let (mut pipes, theirs) = kept.pipes().map_err(failed)?;
-    let (mut launched, socket) = launch(plan, &theirs).map_err(failed)?;
-    drop(theirs);
+) -> Result<(Output, Exit), Error> {
     let most = plan.limits.output_bytes;
-
-    let work = async {
-        if let Some(lifeline) = &mut launched.lifeline {
-            lifeline.write_all(&frame).await?;
-        }
-        let stages = async { Ok(until_ended(&socket, gate).await) };
-        tokio::try_join!(kept.collect(&mut pipes, most), stages)
-    };
-    let ending = timeout_at(deadline, work).await;
-
-    // The launcher closes its socket last, so its reports are complete by then.
-    let is_late = ending.is_err();
-    let lines = launched.end(if is_late { Duration::ZERO } else { CLEARING }).await;
-    if is_late {
+    let (mut pipes, theirs) = kept.pipes().map_err(failed)?;
+    let running = launch(plan, stdin, theirs, gate, Duration::ZERO).map_err(failed)?;
+    let over = async { Ok(running.ended().await) };
+    let ending = timeout(time, async { tokio::try_join!(kept.collect(&mut pipes, most), over) }).await;
+    running.end();
+    let end = running.ended().await;
+    if ending.is_err() {
         let _ = timeout(GRACE, kept.collect(&mut pipes, most)).await;
     }
-    let (landlock, end) = Report::read_all(&lines);
-    match (ending, end) {
-        _ if is_late => Err(timed_out(time, kept)),
+    match end {
         _ if kept.is_full(most) => Err(flooded(plan, kept)),
-        (Ok(Err(error)), None | Some(Report::Ended(_))) => Err(failed(error)),
-        (_, Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
-        (_, Some(report @ Report::Multiplied)) => Err(refused(plan, report).with_output(kept.into_text().0)),
-        (_, Some(report)) => Err(refused(plan, report)),
-        (ending, None) => {
-            if let Ok(Ok(((), said))) = ending {
-                kept.take(&said);
-            }
-            Err(not_started("the program's launcher ended without a word; something outside ended it")
-                .with_output(kept.into_text().0))
-        }
+        Ok(exit) => Ok((kept, exit)),
+        Err(_) if ending.is_err() => Err(timed_out(time, kept)),
+        Err(error) => Err(Error { output: kept.into_text().0 + &error.output, ..error }),
     }
 }
 
-fn refused(plan: &Plan, report: Report) -> Error {
-    match report {
-        Report::Multiplied => {
-            let most = plan.limits.processes;
-            let message = format!("the program had more than {most} processes and was ended with all of them");
-            Error::new(Code::ProgramMultiplied, message)
-        }
-        Report::NoSandbox(why) => Error::new(Code::SandboxMissing, why),
-        Report::NotStarted(why) => not_started(why),
-        Report::Sandboxed(_) | Report::Ended(_) => not_started("it ended"),
-    }
+/// Starts the program of `plan`, which keeps running.
+pub(super) fn open(plan: &Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
+    let (stdout, their_stdout) = pipe().map_err(failed)?;
+    let (stderr, their_stderr) = pipe().map_err(failed)?;
+    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
+    let stdin = Sender::from_owned_fd(stdin.into()).map_err(failed)?;
+    let theirs = vec![their_stdout, their_stderr, their_stdin.into()];
+    let running = launch(plan, &[], theirs, gate, FOLLOWING).map_err(failed)?;
+    Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
 }
 
-/// Starts the launcher with the program's ends of its pipes, and a socket that it has open until it has ended.
-fn launch(plan: &Plan, pipes: &[OwnedFd]) -> io::Result<(Launched, UnixStream)> {
+/// Starts the launcher with the program's ends of its pipes, and a socket that it has open until it has ended. A program
+/// that is to end gets `following` to do so itself.
+fn launch(
+    plan: &Plan,
+    stdin: &[u8],
+    pipes: Vec<OwnedFd>,
+    gate: Option<Arc<Gate>>,
+    following: Duration,
+) -> io::Result<Running> {
+    let frame = plan.frame(stdin)?;
     let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    descriptors::send(&ours, &pipes.iter().map(OwnedFd::as_fd).collect::<Vec<_>>())?;
+    let socket = UnixStream::from_std(ours)?;
+    descriptors::send(&socket, &pipes.iter().map(OwnedFd::as_fd).collect::<Vec<_>>())?;
+    drop(pipes);
     let mut child = Command::new(&plan.launcher)
         .args(launch::OUTER)
         .env_clear()
@@ -154,8 +94,60 @@ fn launch(plan: &Plan, pipes: &[OwnedFd]) -> io::Result<(Launched, UnixStream)> 
         .stdout(Stdio::piped())
         .stderr(OwnedFd::from(theirs))
         .spawn()?;
-    let (lifeline, reports) = (child.stdin.take(), child.stdout.take());
-    Ok((Launched { child: Some(child), reports, lifeline }, UnixStream::from_std(ours)?))
+    // The launcher ends everything when its lifeline is closed, by us or by our death.
+    let (Some(mut lifeline), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::Error::other("a pipe is missing"));
+    };
+    let processes = plan.limits.processes;
+    let (running, stop, over) = Running::new();
+    tokio::spawn(async move {
+        let ended = async {
+            // One that does not read has ended and reports why.
+            let _ = lifeline.write_all(&frame).await;
+            Some(until_ended(&socket, gate).await)
+        };
+        let said = {
+            let mut ended = std::pin::pin!(ended);
+            tokio::select! {
+                said = &mut ended => said,
+                // A caller that ends it has dropped its input.
+                () = stop.cancelled() => timeout(following, &mut ended).await.unwrap_or_default(),
+            }
+        };
+        drop(lifeline);
+        let report = Report::first(&wound_up(child, reports).await);
+        over.send_replace(Some(match (said, report) {
+            (None, _) => Err(not_started("the program was ended")),
+            (Some(_), Some(Report::Ended(exit))) => Ok(exit),
+            (Some(_), Some(Report::NoSandbox(why))) => Err(Error::new(Code::SandboxMissing, why)),
+            (Some(_), Some(Report::NotStarted(why))) => Err(not_started(why)),
+            (Some(_), Some(Report::Multiplied)) => {
+                let message = format!("the program had more than {processes} processes and was ended with all of them");
+                Err(Error::new(Code::ProgramMultiplied, message))
+            }
+            (Some(said), None) => {
+                let error = not_started("the program's launcher ended without a word; something outside ended it");
+                Err(error.with_output(String::from_utf8_lossy(&said).into_owned()))
+            }
+        }));
+    });
+    Ok(running)
+}
+
+/// Waits for the end of every process and a while for the cleanup, and returns the reports. The launcher is killed only
+/// if it does not end, because it cleans up.
+async fn wound_up(mut child: Child, reports: ChildStdout) -> Vec<u8> {
+    let mut lines = Vec::new();
+    if timeout(GRACE, reports.take(REPORTS_MAX_BYTES).read_to_end(&mut lines)).await.is_err() {
+        if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = child.kill().await;
+    } else if timeout(CLEARING, child.wait()).await.is_err() {
+        // The launcher limits its cleanup itself.
+        tokio::spawn(async move { child.wait().await });
+    }
+    lines
 }
 
 /// Serves the program's proxy until every stage of the launcher has ended. Returns what they said, which only one that
@@ -164,47 +156,17 @@ async fn until_ended(socket: &UnixStream, gate: Option<Arc<Gate>>) -> Vec<u8> {
     let (mut proxy, mut said, mut buffer) = (JoinSet::new(), Vec::new(), [0; 1 << 10]);
     while socket.readable().await.is_ok() {
         match socket.try_io(Interest::READABLE, || descriptors::receive(socket, &mut buffer)) {
-            Ok((count @ 1.., files)) => match (files.into_iter().next(), &gate) {
-                (Some(port), Some(gate)) => drop(proxy.spawn(proxy::serve(Arc::clone(gate), port))),
-                _ => {
+            Ok((count @ 1.., files)) => {
+                if let (Some(port), Some(gate)) = (files.into_iter().next(), &gate) {
+                    proxy.spawn(proxy::serve(Arc::clone(gate), port));
+                } else {
                     said.extend_from_slice(buffer.get(..count).unwrap_or_default());
                     said.truncate(SAID_MAX_BYTES);
                 }
-            },
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(_) | Err(_) => break,
         }
     }
     said
-}
-
-/// Starts the program of `plan`, which keeps running.
-pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
-    let frame = plan.frame(&[]).map_err(failed)?;
-    let (stdout, their_stdout) = pipe().map_err(failed)?;
-    let (stderr, their_stderr) = pipe().map_err(failed)?;
-    let (their_stdin, stdin) = io::pipe().map_err(failed)?;
-    let stdin = Sender::from_owned_fd(stdin.into()).map_err(failed)?;
-    let theirs = [their_stdout, their_stderr, their_stdin.into()];
-    let (mut launched, socket) = launch(&plan, &theirs).map_err(failed)?;
-    drop(theirs);
-    if let Some(lifeline) = &mut launched.lifeline {
-        lifeline.write_all(&frame).await.map_err(failed)?;
-    }
-    let (running, stop, over) = Running::new();
-    tokio::spawn(async move {
-        let mut stages = std::pin::pin!(until_ended(&socket, gate));
-        tokio::select! {
-            _ = &mut stages => {}
-            // A caller that ends it has dropped its input.
-            () = stop.cancelled() => drop(timeout(FOLLOWING, &mut stages).await),
-        }
-        let (_, end) = Report::read_all(&launched.end(CLEARING).await);
-        over.send_replace(Some(match end {
-            Some(Report::Ended(exit)) => Ok(exit),
-            Some(report) => Err(refused(&plan, report)),
-            None => Err(not_started("the program was ended")),
-        }));
-    });
-    Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
 }

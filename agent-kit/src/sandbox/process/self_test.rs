@@ -104,14 +104,14 @@ mod probed {
                 continue;
             }
             match tried(settings, isolation).await {
-                Ok(landlock) => return Sandbox::of(Some(isolation), landlock, missing),
+                Ok(()) => return Sandbox::of(Some(isolation), launch::landlock_version(isolation), missing),
                 Err(why) => missing.push(format!("{isolation:?}: {why}")),
             }
         }
         Sandbox::of(None, None, missing)
     }
 
-    async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<Option<u8>, String> {
+    async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<(), String> {
         let ground = ground().map_err(|error| error.to_string())?;
         let workspace = ground.path().join("workspace");
         let hidden = workspace.join("hidden");
@@ -134,12 +134,12 @@ mod probed {
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let output = Output::together(command.output_max_bytes, &command.redactor);
         let ended = start(&settings, &Names::default(), isolation, command, output, None).await;
-        let (output, exit, landlock) = ended.map_err(|error| error.message)?;
+        let (output, exit) = ended.map_err(|error| error.message)?;
         let (output, _) = output.into_text();
         let escaped: Vec<Escape> =
             serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;
         if exit == Exit::Code(0) && escaped.is_empty() {
-            return Ok(landlock);
+            return Ok(());
         }
         Err(format!("a probe got out: {escaped:?}"))
     }

@@ -11,7 +11,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::super::plan::Plan;
+use super::super::plan::{Isolation, Plan};
 use super::declared;
 
 /// What every program may read and execute: the system, without secret or personal parts of `/etc`, `/var` and `/run`.
@@ -74,12 +74,22 @@ const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urando
 /// outside processes could be signalled.
 const VERSIONS: &[(u8, ABI)] = &[(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3)];
 
-/// Restricts this process and returns the version in force. Only `port` can be connected to.
-pub(super) fn restrict(plan: &Plan, port: Option<u16>) -> io::Result<u8> {
+/// Restricts this process. Only `port` can be connected to.
+pub(super) fn restrict(plan: &Plan, port: Option<u16>) -> io::Result<()> {
+    let (_, abi, ruleset) = newest(plan.isolation)?;
+    Rules { ruleset, abi }.of(plan, port)
+}
+
+/// The version that is in force with this isolation.
+pub(in super::super) fn version(isolation: Isolation) -> Option<u8> {
+    newest(isolation).ok().map(|(number, ..)| number)
+}
+
+fn newest(isolation: Isolation) -> io::Result<(u8, ABI, RulesetCreated)> {
     let mut missing = None;
-    for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || plan.isolation.has_namespaces()) {
+    for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || isolation.has_namespaces()) {
         match ruleset(*abi) {
-            Ok(ruleset) => return Rules { ruleset, abi: *abi }.of(plan, port).map(|()| *number),
+            Ok(ruleset) => return Ok((*number, *abi, ruleset)),
             Err(error) => missing = Some(error),
         }
     }

@@ -38,6 +38,7 @@ use crate::sandbox::private::Private;
 use hidden::Places;
 
 pub(super) use bubblewrap::program as bubblewrap_program;
+pub(super) use landlock::version as landlock_version;
 pub(super) use probe::{Escape, probe};
 
 const CLEARING_MAX: Duration = Duration::from_mins(10);

@@ -37,13 +37,12 @@ pub(super) fn become_program() -> Result<(), Report> {
     command.envs(&plan.env);
     limit(&plan.limits).map_err(no_sandbox)?;
     if plan.isolation != Isolation::Off {
-        let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
+        landlock::restrict(&plan, port).map_err(|error| match error.kind() {
             // The request cannot be granted; the sandbox itself is fine.
             ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
             _ => no_sandbox(error),
         })?;
         namespaces::give_up_privileges().map_err(no_sandbox)?;
-        Report::Sandboxed(abi).write(&mut reports).map_err(no_sandbox)?;
         seccomp::restrict(&plan).map_err(no_sandbox)?;
     }
     let error = command.exec();
