@@ -284,7 +284,11 @@ impl RocksReader {
 fn has_caught_up(db: &DB, database: &Path) -> Result<bool, Error> {
     for _ in 0..CATCH_UPS {
         let (before, logs) = (manifest::extent(database)?, frames::logs(database)?);
-        db.try_catch_up_with_primary().map_err(|error| fault(database, &error))?;
+        // Twice: of a file that was empty at its last look, RocksDB's reader (`FragmentBufferedReader::TryReadFragment`)
+        // only notes at the next look that there may be more, and reads it at the one after that.
+        for _ in 0..2 {
+            db.try_catch_up_with_primary().map_err(|error| fault(database, &error))?;
+        }
         if manifest::extent(database)? == before && logs.iter().all(|log| log.exists()) {
             return Ok(true);
         }
