@@ -13,10 +13,11 @@ mod limiter;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, Fault, FaultClass, ModelCall, Reply, Site};
@@ -142,6 +143,21 @@ impl Limiting {
         }
     }
 
+    /// The same, and how long the call has waited; `None` if it was admitted or refused at once.
+    async fn pass_timed(
+        &self,
+        limiter: &Arc<Limiter>,
+        call: &Call,
+        context: &Context,
+    ) -> (Result<Pass, Fault>, Option<Duration>) {
+        let mut passing = pin!(self.pass(limiter, call, context));
+        if let Some(passed) = passing.as_mut().now_or_never() {
+            return (passed, None);
+        }
+        let begun = Instant::now();
+        (passing.await, Some(begun.elapsed()))
+    }
+
     fn busy(&self, call: &ModelCall, needed: Duration, context: &Context) -> Fault {
         let Rate { concurrent, per_minute } = self.rate;
         let number = |number: Option<u64>, what: &str| number.map(|number| format!("{number} {what}"));
@@ -164,16 +180,11 @@ impl Hook for Limiting {
         Box::pin(async move {
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
             let held = self.held(subject);
-            let begun = Instant::now();
-            let passed = self.pass(&held.limiter, &call, context).await;
-            let waited_for = begun.elapsed();
+            let (passed, waited_for) = self.pass_timed(&held.limiter, &call, context).await;
             self.visits.count(call.site(), |metrics| {
                 metrics.calls += 1;
-                // A call that is admitted at once has not waited.
-                if waited_for >= Duration::from_millis(1) {
-                    metrics.waited += 1;
-                    metrics.waited_for += waited_for;
-                }
+                metrics.waited += u64::from(waited_for.is_some());
+                metrics.waited_for += waited_for.unwrap_or_default();
             });
             let _pass = passed?;
             next.run(call).await
