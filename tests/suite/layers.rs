@@ -225,8 +225,8 @@ fn what_people_see_stands_on_the_library_alone() {
 
 /// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
 const CEILINGS: [(&str, usize); 11] = [
-    ("protocol", 19),
-    ("agent-kit", 28),
+    ("protocol", 18),
+    ("agent-kit", 26),
     ("engine/core", 21),
     ("engine/hooks", 6),
     ("engine/store", 9),

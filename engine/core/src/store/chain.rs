@@ -161,6 +161,9 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
     }
     let written: Written<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let Written { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript } = written;
+    if kind != RecordKind::Step {
+        return Err("it has the fields of a step and is of another kind".to_owned());
+    }
     let output = canonical::parse_canonical(output.get().as_bytes()).map_err(|error| error.to_string())?;
     let step = Step { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript };
     Ok(Record::Step(Box::new(step)))
