@@ -208,6 +208,8 @@ mod tests {
             status: Status::new("done").unwrap(),
             transcript: Some(Digest([4; 32])),
         };
+        let foreign = canonical::to_bytes(&Step { kind: RecordKind::Rebind, ..step.clone() }).unwrap();
+        assert!(decode(&foreign).is_err());
         let bytes = canonical::to_bytes(&step).unwrap();
         assert_eq!(decode(&bytes), Ok(Record::Step(Box::new(step))));
         assert_eq!(decode(&bytes).ok(), Record::from_slice(&bytes).ok());

@@ -118,7 +118,8 @@ pub struct LaneRow {
     pub index: u64,
 }
 
-/// The status of a thread, by the number that stands for it in a stored row.
+// The numbers stand for them in stored rows.
+/// The status of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, FromRepr)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
