@@ -109,12 +109,9 @@ impl Host {
         driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
     }
 
-    /// What `read` finds, with the threads that run meanwhile: whose row says that it runs, and which has begun or ended
-    /// by now, is among them.
+    /// What `read` finds, with the threads that run meanwhile.
     pub fn with_driven<T>(&self, read: impl FnOnce() -> Result<T, Failure>) -> Result<(T, DrivenThreads), Failure> {
-        let before = self.driven();
-        let found = read()?;
-        Ok((found, before.or(self.driven())))
+        DrivenThreads::during(|| Ok(self.driven()), read)
     }
 
     /// Releases the store to other processes. Threads that still run here stop with a fault of the store.

@@ -49,14 +49,18 @@ impl DrivenThreads {
         Ok(shared_store::driven(folder).map_or(Self::Unknown, Self::These))
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::These(mut threads), Self::These(others)) => {
-                threads.extend(others);
-                Self::These(threads)
-            }
-            _ => Self::Unknown,
-        }
+    /// What `read` finds, and the driven threads meanwhile. Asked before and after: a thread that starts or ends while it
+    /// is read is in one of the two answers.
+    pub(crate) fn during<T>(
+        ask: impl Fn() -> Result<Self, Failure>,
+        read: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<(T, Self), Failure> {
+        let before = ask()?;
+        let found = read()?;
+        let Self::These(mut threads) = before else { return Ok((found, Self::Unknown)) };
+        let Self::These(others) = ask()? else { return Ok((found, Self::Unknown)) };
+        threads.extend(others);
+        Ok((found, Self::These(threads)))
     }
 }
 
@@ -93,14 +97,10 @@ fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
     if folder::look(at)? == FolderState::Nothing || store::is_unwritten(at)? {
         return Ok(None);
     }
-    // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
-    let before = DrivenThreads::of(at)?;
-    let (reader, notices) = store::RocksReader::open(at)?;
-    let driven = match before {
-        DrivenThreads::Unknown => before,
-        _ if is_copy(&reader)? => DrivenThreads::Unknown,
-        before @ DrivenThreads::These(_) => before.or(DrivenThreads::of(at)?),
-    };
+    let opening = || Ok(store::RocksReader::open(at)?);
+    let ((reader, notices), driven) = DrivenThreads::during(|| DrivenThreads::of(at), opening)?;
+    // A copy does not know who drives the threads that were copied.
+    let driven = if is_copy(&reader)? { DrivenThreads::Unknown } else { driven };
     Ok(Some((StoreView { store: Box::new(reader), driven }, notices)))
 }
 
