@@ -185,11 +185,16 @@ async fn a_call_that_was_made_before_is_answered_and_told_like_any_other() {
     let replies = || vec![vec![("look", r#"{"a":1}"#), ("read_file", r#"{"path":"x"}"#)]];
     let first = bench.run(&checked, replies()).await;
     assert!(matches!(first.ended, Ended::Finished(_)), "{:?}", first.ended);
-    // The second visit asks the same.
+    // The second visit asks the same. Calls of one reply run side by side: either of the two may end first.
+    let visits = |ran: &Ran| {
+        let mut told = ran.told();
+        told.chunks_mut(2).for_each(<[_]>::sort);
+        told
+    };
     let told = |is_hit| [("look".to_owned(), is_hit), ("read_file".to_owned(), is_hit)];
-    assert_eq!(first.told(), [told(false), told(true)].concat());
+    assert_eq!(visits(&first), [told(false), told(true)].concat());
     let second = bench.run(&checked, replies()).await;
-    assert_eq!(second.told(), [told(true), told(true)].concat());
+    assert_eq!(visits(&second), [told(true), told(true)].concat());
     assert_eq!((bench.looked(), second.started()), (1, 4));
     assert_eq!((&second.answers, &second.head), (&first.answers, &first.head));
     let answered = second.events.iter().filter(|event| {

@@ -22,6 +22,7 @@ pub mod scripted;
 mod status;
 #[cfg(any(test, fuzzing))]
 mod testing;
+mod usage;
 
 use std::sync::Arc;
 

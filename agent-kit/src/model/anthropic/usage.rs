@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rondo_protocol::object::Usage;
 
-use crate::model::openai_chat::usage::{figures, tokens};
+use crate::model::usage::{figures, tokens};
 
 /// The last readable figure of each name.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 use rondo_protocol::object::Usage;
 use serde_json::Value;
 
-use crate::model::openai_chat::usage::{figures, tokens};
+use crate::model::usage::{figures, tokens};
 
 /// The usage so far; `None` unless it gives the tokens of the prompt, and no figure of the others is unreadable.
 ///
@@ -32,7 +32,7 @@ pub(super) fn read(json: &str) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::openai_chat::usage::MAX_USAGE_BYTES;
+    use crate::model::usage::MAX_USAGE_BYTES;
 
     #[test]
     fn figures_are_read_as_far_as_they_are_given() {

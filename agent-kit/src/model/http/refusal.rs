@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::clock::Clock;
 use super::retry_after;
-use crate::model::{openai_chat, status};
+use crate::model::{status, usage};
 use crate::redact::Redactor;
 
 /// A refusal may hold what the model wrote.
@@ -55,7 +55,7 @@ impl Refusal {
     }
 
     pub(super) fn fault(&self, redactor: &Redactor) -> Fault {
-        let usage = openai_chat::usage::of_body(&self.body);
+        let usage = usage::of_body(&self.body);
         let fault = of_status(self.status, &self.body, redactor).with_usage(usage);
         Fault { retry_after_ms: self.retry_after_ms.or(fault.retry_after_ms), ..fault }
     }

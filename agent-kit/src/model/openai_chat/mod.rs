@@ -12,7 +12,6 @@ mod models;
 mod reply;
 mod request;
 mod think;
-pub(super) mod usage;
 
 use async_openai::config::{Config, OpenAIConfig};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
@@ -23,6 +22,7 @@ use serde_json::Value;
 
 use super::http::{Refusal, SettingsError, refusal, with_key};
 use super::protocol::{Assembly, Form, Outgoing, Protocol, Service};
+use super::usage;
 use crate::redact::Secret;
 
 pub(super) use models::refused;

@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
-use super::usage;
 use crate::model::bounded::{Items, MAX_ITEMS, Progress, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque::{self, Kept as _};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
+use crate::model::usage;
 use crate::redact::Redactor;
 
 const MAX_CONTENT_DEPTH: usize = 4;

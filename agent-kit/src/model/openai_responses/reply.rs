@@ -15,8 +15,9 @@ use super::attached::Members;
 use crate::model::bounded::{MAX_ITEMS, Progress, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque;
-use crate::model::openai_chat::{arguments, usage};
+use crate::model::openai_chat::arguments;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
+use crate::model::usage;
 use crate::redact::Redactor;
 
 /// The members that are read of an event, a response, an item and a part of its content, as they came.

@@ -1,4 +1,4 @@
-//! Reads the usage figures of a provider.
+//! Reads the usage figures of providers: their numbers, and the members that OpenAI and the servers like it have.
 //!
 //! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
@@ -6,7 +6,7 @@ use rondo_protocol::object::Usage;
 use serde_json::Value;
 
 /// The longest object of figures that is read.
-pub(in crate::model) const MAX_USAGE_BYTES: usize = 64 << 10;
+pub(super) const MAX_USAGE_BYTES: usize = 64 << 10;
 
 /// The maximum plausible number of tokens of one reply. Figures up to it can be summed over a whole thread.
 const MAX_TOKENS: u64 = 1 << 40;
@@ -28,12 +28,12 @@ pub(super) fn read(json: &str) -> Option<Usage> {
 
 /// The usage in the reply of the Responses API, which has other names for the same figures
 /// (<https://platform.openai.com/docs/api-reference/responses/object>).
-pub(in crate::model) fn read_response(json: &str) -> Option<Usage> {
+pub(super) fn read_response(json: &str) -> Option<Usage> {
     read_named(json, "input_tokens", "output_tokens")
 }
 
 /// The figures as JSON, unless they are longer than figures are.
-pub(in crate::model) fn figures(json: &str) -> Option<Value> {
+pub(super) fn figures(json: &str) -> Option<Value> {
     let json = Some(json).filter(|json| json.len() <= MAX_USAGE_BYTES)?;
     serde_json::from_str(json).ok()
 }
@@ -63,13 +63,13 @@ fn read_named(json: &str, input: &str, output: &str) -> Option<Usage> {
     })
 }
 
-pub(in crate::model) fn of_body(json: &str) -> Option<Usage> {
+pub(super) fn of_body(json: &str) -> Option<Usage> {
     let body: Value = serde_json::from_str(json).ok()?;
     read(&body.get("usage")?.to_string())
 }
 
 /// A number of tokens, also when written as `5.0`.
-pub(in crate::model) fn tokens(figure: &Value) -> Option<u64> {
+pub(super) fn tokens(figure: &Value) -> Option<u64> {
     let whole = figure.as_u64().or_else(|| {
         let number = figure.as_f64()?;
         // Formatted, a whole number has no fraction; a number below zero or above the bound is rejected.
