@@ -8,7 +8,7 @@ use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
 use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::store::folder::disk_usage;
-use rondo::store::{Read, Row, StepStore, rows_after};
+use rondo::store::{Read, Row, Status, StepStore, rows_after};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::Collected;
 use rondo::views::lines::{ThreadLine, thread_line};
@@ -141,17 +141,15 @@ impl Deletion {
     /// # Errors
     /// [`Code::NotConfirmed`] where nobody can be asked, [`Code::StoreBusy`] if a thread is running.
     pub fn carry_out(self, args: &DeletionArgs, now_ms: u64, output: &mut Output) -> Result<Option<Deleted>, Failure> {
-        if let DrivenThreads::These(driven) = &self.view.driven
-            && let Some(thread) = self.threads.intersection(driven).next()
-        {
-            return Err(running(thread));
-        }
         let (mut lines, mut newest) = (Vec::new(), VecDeque::new());
         let (mut count, mut all_steps, mut all_bytes) = (0_u64, 0_u64, 0_u64);
         let store = self.view.store.as_ref();
         for thread in &self.threads {
             let Some(row) = store.row(thread)? else { continue };
             let line = thread_line(store, &self.view.driven, thread, &row)?;
+            if line.status == Status::Running && matches!(self.view.driven, DrivenThreads::These(_)) {
+                return Err(running(thread));
+            }
             let (steps, size_bytes) = own(store, thread)?;
             (count, all_steps, all_bytes) = (count + 1, all_steps + steps, all_bytes + size_bytes);
             if output.is_json() {

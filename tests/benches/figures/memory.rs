@@ -44,7 +44,37 @@ pub fn reader() {
     let steps = STEPS / 5;
     let [alone, read] = [false, true].map(|is_read| median(windows(steps, is_read).get(1..).unwrap_or_default()));
     let more = read.saturating_sub(alone);
-    print("a step whose events are read, more", &us(more), &format!("{} a step that nobody reads", us(alone)));
+    let reference = format!("{} as many values through a channel; {} a step alone", us(channel(alone)), us(alone));
+    print("a step whose events are read, more", &us(more), &reference);
+}
+
+/// What it adds to work of this length when the values of a step go through a channel to a task that waits for them.
+fn channel(work: Duration) -> Duration {
+    const EVENTS: usize = 5;
+    let window = || {
+        runtime().block_on(async {
+            let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+            let sending = tokio::spawn(async move {
+                let mut busy = Duration::ZERO;
+                for _ in 0..WINDOW {
+                    let started = Instant::now();
+                    while started.elapsed() < work {
+                        std::hint::spin_loop();
+                    }
+                    let worked = Instant::now();
+                    for _ in 0..EVENTS {
+                        sender.send(worked).expect("a receiver");
+                    }
+                    tokio::task::yield_now().await;
+                    busy += worked.elapsed();
+                }
+                busy
+            });
+            while receiver.recv().await.is_some() {}
+            sending.await.expect("no panic")
+        }) / u32::try_from(WINDOW).unwrap_or(1)
+    };
+    median(&std::array::from_fn::<_, WINDOWS, _>(|_| window()))
 }
 
 /// The time of a step in each thousand of them, of which the first holds the start.

@@ -157,6 +157,20 @@ fn a_form_is_answered_and_the_thread_goes_on() {
 }
 
 #[test]
+fn whoever_hears_that_a_thread_waits_may_answer_at_once() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    for _ in 0..30 {
+        let thread = server.run(&json!({"workflow": "ask", "offline": true}));
+        let mut events = server.events(&format!("/threads/{thread}/events"), None);
+        let form = events.until("thread_waiting").pop().unwrap().1["digest"].clone();
+        let answer = json!({"form": form, "status": "accept", "fields": {"grade": 2}});
+        server.post(&format!("/threads/{thread}/answer"), &answer).is(202);
+        server.wait(&thread, "done");
+    }
+}
+
+#[test]
 fn a_thread_is_stopped_resumed_and_cancelled() {
     let place = place();
     place.file("workflows/pair/script.yaml", SCRIPT_SLOW);

@@ -22,7 +22,7 @@ impl Engine {
         let mut versions = Vec::with_capacity(threads.len());
         for thread in threads {
             // From here on nobody else changes it.
-            leases.push(self.drive(thread)?);
+            leases.push(self.claim(thread).await?);
             versions.push((thread.clone(), self.row(thread)?.0.version));
         }
         Ok(self.parts.store.delete(Deletion { threads: versions, lines }).await?)

@@ -13,6 +13,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::LAYOUT;
 use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
+use tokio::time::Instant;
 
 use super::child::ParentVisit;
 use super::event_loop::{Parts as RunParts, Run};
@@ -38,6 +39,10 @@ use crate::thread::{Action, Definition, Ending, Input, Machine, Notice, Object, 
 
 /// How long to wait for a stopping run: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
+
+/// How long a run may hold its thread after it has written that the thread waits, stopped or ended.
+const RELEASING: Duration = Duration::from_secs(2);
+const RELEASE_POLL: Duration = Duration::from_millis(2);
 
 /// Runs threads over one store.
 #[derive(Clone)]
@@ -264,7 +269,7 @@ impl Engine {
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
         }
-        let driven = self.drive(thread)?;
+        let driven = self.claim(thread).await?;
         // Read again: no other process changes it from here on.
         (row, origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
@@ -515,6 +520,19 @@ impl Engine {
     /// Claims a thread that nobody drives.
     pub(super) fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
         DriveLease::of(self.parts.drivers.clone(), Arc::clone(&self.parts.running), thread)
+    }
+
+    /// Claims a thread as [`drive`](Self::drive) does. Its last run is waited for if it has written that it came to rest.
+    pub(super) async fn claim(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
+        let until = Instant::now() + RELEASING;
+        loop {
+            match self.drive(thread) {
+                Err(Error::Running { .. })
+                    if Instant::now() < until && self.row(thread)?.0.status != Status::Running => {}
+                driven => return driven,
+            }
+            tokio::time::sleep(RELEASE_POLL).await;
+        }
     }
 
     /// Asks the run of a thread, in any process, to end it for good, and waits until it has.
