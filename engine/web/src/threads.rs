@@ -118,8 +118,8 @@ impl ThreadView {
         let forms = if line.status == Status::Waiting { forms } else { Vec::new() };
         let parent = |Parent { thread, role, lane, visit, .. }| ParentView { thread, role, lane, visit };
         Ok(Self {
-            // A run is the engine's for a moment longer than its thread takes to end.
-            runs_here: !line.status.has_ended() && server.host.engine().is_running(thread),
+            // A run holds its thread for a moment after it has written that the thread waits, stopped or ended.
+            runs_here: line.status == Status::Running && server.host.engine().is_running(thread),
             parent: row.parent.clone().map(parent),
             base: row.base.clone().map(|Base { thread, seq, .. }| BaseView { thread, seq }),
             started_at_ms,
