@@ -1,7 +1,10 @@
 //! `rondo rm` and `rondo prune`: what they take and what they leave, and that a kill leaves a thread or none of it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rondo_store::Read as _;
 use serde_json::Value;
 
 use crate::binary::{Finished, Place};
@@ -211,4 +214,37 @@ fn a_kill_during_a_deletion_leaves_threads_whole_or_gone() {
         is_whole(&place);
     }
     assert!(kills_in_time > 0, "every kill came too late");
+}
+
+/// What a run holds, which takes a while to go.
+struct Lingering;
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A run writes its end before it lets go of its thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_has_ended_is_deleted_though_its_run_still_holds_it() {
+    let store = Arc::new(rondo_store::MemoryStore::default());
+    let env = Arc::new(rondo_core::SystemEnv::default());
+    let engine = rondo_core::Engine::new(Arc::clone(&store) as _, env, rondo_hooks::registry());
+    let checked = rondo_tests::checked(
+        "rondo: 1\nname: one\nroles: { a: {} }\ngraph:\n  start: { to: a, prompt: Go. }\n  a: { done: { to: end } }\n",
+    );
+    let held = Lingering;
+    let model = rondo_tests::FnModel(move |_: &rondo_protocol::call::ModelCall| {
+        let _held = &held;
+        Ok("---\nstatus: done\n---\n\nyes".to_owned())
+    });
+    let input = rondo_protocol::Value::empty_object();
+    let handle = rondo_tests::start(&engine, &checked, input, Arc::new(model)).await;
+    while !store.row(&handle.thread).unwrap().unwrap().status.has_ended() {
+        tokio::task::yield_now().await;
+    }
+    assert!(engine.is_running(&handle.thread));
+    engine.delete(&BTreeSet::from([handle.thread.clone()]), Vec::new()).await.unwrap();
+    assert!(store.row(&handle.thread).unwrap().is_none());
 }
