@@ -81,14 +81,14 @@ impl Message {
                 if texts != 1 {
                     return Err("a message of the user has exactly one text part");
                 }
-                if !parts.iter().all(|part| matches!(part, Part::Text { .. } | Part::File { .. })) {
+                if !parts.iter().all(|part| matches!(part, Part::Text { .. } | Part::File(_))) {
                     return Err("a message of the user has a text and files");
                 }
                 Ok(Self { parts, role })
             }
             Speaker::Assistant => Parts::try_from(parts).map(Self::from),
             Speaker::Tool => match parts.as_slice() {
-                [Part::ToolResult { .. }, files @ ..] if files.iter().all(|part| matches!(part, Part::File { .. })) => {
+                [Part::ToolResult { .. }, files @ ..] if files.iter().all(|part| matches!(part, Part::File(_))) => {
                     Ok(Self { parts, role })
                 }
                 _ => Err("a message of a tool has one result and files behind it"),
@@ -116,7 +116,7 @@ impl Message {
     /// The message with files behind its last part.
     #[must_use]
     pub fn with_files(mut self, files: impl IntoIterator<Item = FileRef>) -> Self {
-        self.parts.extend(files.into_iter().map(Part::from));
+        self.parts.extend(files.into_iter().map(Part::File));
         self
     }
 
@@ -141,11 +141,9 @@ impl Message {
     }
 
     /// Its files.
-    pub fn files(&self) -> impl Iterator<Item = FileRef> {
+    pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         self.parts.iter().filter_map(|part| match part {
-            Part::File { digest, media_type, name } => {
-                Some(FileRef { digest: *digest, media_type: media_type.clone(), name: name.clone() })
-            }
+            Part::File(file) => Some(file),
             Part::Text { .. } | Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult { .. } => None,
         })
     }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Message, Part, empty_chain, link_digest, request};
+use super::{Message, empty_chain, link_digest, request};
 use crate::digest::{Digest, Kind};
 
 /// A list of messages with the chain over each of its prefixes:
@@ -42,7 +42,7 @@ impl Conversation {
     pub fn push(&mut self, message: Message) {
         let canonical = message.canonical_bytes();
         let own_bytes = u64::try_from(canonical.len()).unwrap_or(u64::MAX);
-        let has_files = message.parts().iter().any(|part| matches!(part, Part::File { .. }));
+        let has_files = message.files().next().is_some();
         self.last = Some(Arc::new(Link {
             chain: link_digest(self.chain(), Digest::of_bytes(Kind::Message, &canonical)),
             length: self.len() + 1,

@@ -49,12 +49,6 @@ impl fmt::Display for FileRef {
     }
 }
 
-impl From<FileRef> for Part {
-    fn from(FileRef { digest, media_type, name }: FileRef) -> Self {
-        Self::File { digest, media_type, name }
-    }
-}
-
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -83,14 +77,7 @@ pub enum Part {
         text: String,
     },
     /// A file.
-    File {
-        /// The digest of kind `file`, over the raw bytes.
-        digest: Digest,
-        /// The media type, such as `image/png`.
-        media_type: String,
-        /// Its name, for the model to read.
-        name: String,
-    },
+    File(FileRef),
 }
 
 impl Part {
@@ -123,7 +110,7 @@ impl Part {
                 member(if *failed { "{\"failed\":true,\"id\":" } else { "{\"failed\":false,\"id\":" }, id);
                 member(",\"kind\":\"tool_result\",\"text\":", text);
             }
-            Self::File { digest, media_type, name } => {
+            Self::File(FileRef { digest, media_type, name }) => {
                 member("{\"digest\":", &digest.to_string());
                 member(",\"kind\":\"file\",\"media_type\":", media_type);
                 member(",\"name\":", name);
@@ -139,7 +126,7 @@ impl Part {
             Self::Reasoning { opaque, text } => text.len() + opaque.as_ref().map_or(0, |opaque| opaque.data.len()),
             Self::ToolCall(ToolUse { arguments, id, name }) => arguments.len() + id.len() + name.len(),
             Self::ToolResult { id, text, .. } => id.len() + text.len(),
-            Self::File { media_type, name, .. } => media_type.len() + name.len(),
+            Self::File(FileRef { media_type, name, .. }) => media_type.len() + name.len(),
         }
     }
 
@@ -170,7 +157,7 @@ impl Part {
                     change(text);
                 }
             }
-            Self::File { media_type, name, .. } => {
+            Self::File(FileRef { media_type, name, .. }) => {
                 for text in [media_type, name] {
                     change(text);
                 }

@@ -108,7 +108,11 @@ fn any_part() -> impl Strategy<Value = Part> {
         text().prop_map(|text| Part::Text { text }),
         (opaque, text()).prop_map(|(opaque, text)| Part::Reasoning { opaque, text }),
         (text(), text(), text()).prop_map(|(arguments, id, name)| Part::ToolCall(ToolUse { arguments, id, name })),
-        (text(), text()).prop_map(|(media_type, name)| Part::File { digest: Digest([1; 32]), media_type, name }),
+        (text(), text()).prop_map(|(media_type, name)| Part::File(FileRef {
+            digest: Digest([1; 32]),
+            media_type,
+            name
+        })),
     ]
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Message, Part, Speaker};
+use rondo_protocol::message::{FileRef, Message, Part, Speaker};
 use rondo_protocol::object::Head;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -329,8 +329,8 @@ impl<'a> Writer<'_, 'a> {
                     is_error: *failed,
                 })
             }
-            Part::File { media_type, .. } if !self.request.carries(&Anthropic, message, media_type) => None,
-            Part::File { digest, media_type, name } => {
+            Part::File(file) if !self.request.carries(&Anthropic, message, &file.media_type) => None,
+            Part::File(FileRef { digest, media_type, name }) => {
                 let bytes = self.request.file(*digest, name)?;
                 let source = FileSource { r#type: "base64", media_type, data: base64(bytes) };
                 Some(match media_type.as_str() {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
+use rondo_protocol::message::{FileRef, Message, Part, Speaker, ToolUse};
 use rondo_protocol::object::Head;
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -349,8 +349,8 @@ impl<'a> Writer<'_, 'a> {
                         Data::FunctionResponse(FunctionResponse { id, name, response, parts: Vec::new() }).into(),
                     );
                 }
-                Part::File { media_type, .. } if !self.request.carries(&Gemini, message, media_type) => {}
-                Part::File { digest, media_type, name } => {
+                Part::File(file) if !self.request.carries(&Gemini, message, &file.media_type) => {}
+                Part::File(FileRef { digest, media_type, name }) => {
                     let data = base64(self.request.file(*digest, name)?);
                     let file = Data::InlineData(InlineData { mime_type: media_type, data });
                     match self.result_with_files().filter(|_| RESULT_TYPES.contains(&media_type.as_str())) {

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Message, Part, Speaker};
+use rondo_protocol::message::{FileRef, Message, Part, Speaker};
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::value::{RawValue, to_raw_value};
@@ -196,8 +196,8 @@ impl<'a> WireMessage<'a> {
         let mut of_call = Members::new();
         for part in message.parts() {
             match part {
-                Part::File { media_type, .. } if !request.carries(&OpenAiChat, message, media_type) => {}
-                Part::File { digest, media_type, name } => {
+                Part::File(file) if !request.carries(&OpenAiChat, message, &file.media_type) => {}
+                Part::File(FileRef { digest, media_type, name }) => {
                     files.push(ContentPart::file(request.file(*digest, name)?, media_type, name)?);
                 }
                 Part::Reasoning { opaque, text } => match Attached::of(opaque.as_ref(), origin) {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Message, Part, Speaker};
+use rondo_protocol::message::{FileRef, Message, Part, Speaker};
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::value::RawValue;
@@ -72,8 +72,8 @@ fn contents<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Vec<C
         Part::ToolResult { .. } => {
             Ok(Some(Content::InputText { text: request.result_text(&OpenAiResponses, message) }))
         }
-        Part::File { media_type, .. } if !request.carries(&OpenAiResponses, message, media_type) => Ok(None),
-        Part::File { digest, media_type, name } => {
+        Part::File(file) if !request.carries(&OpenAiResponses, message, &file.media_type) => Ok(None),
+        Part::File(FileRef { digest, media_type, name }) => {
             let data_url = data_url(media_type, request.file(*digest, name)?);
             Ok(Some(if media_type.starts_with("image/") {
                 Content::InputImage { detail: "auto", image_url: data_url }
@@ -114,7 +114,7 @@ fn push_answer<'a>(input: &mut Vec<Item<'a>>, request: &Outgoing<'_>, message: &
                 let (call_id, name, arguments) = (&tool.id, &tool.name, &tool.arguments);
                 input.push(Item::FunctionCall { call_id, name, arguments, attached });
             }
-            Part::File { name, .. } => return Err(refused(format!("an answer holds the file {name}"))),
+            Part::File(FileRef { name, .. }) => return Err(refused(format!("an answer holds the file {name}"))),
             Part::ToolResult { .. } => {}
         }
         (of_message, of_call) = (Members::new(), Members::new());

@@ -212,10 +212,9 @@ fn what_a_model_does_not_take_is_not_sent() {
 
 #[test]
 fn files_are_blocks_and_one_that_is_not_taken_is_refused() {
-    let file = |media_type: &str, name: &str| Part::File {
-        digest: Digest::sha256(name.as_bytes()),
-        media_type: media_type.to_owned(),
-        name: name.to_owned(),
+    let file = |media_type: &str, name: &str| {
+        let digest = Digest::sha256(name.as_bytes());
+        Part::File(FileRef { digest, media_type: media_type.to_owned(), name: name.to_owned() })
     };
     let with = |media_type: &str, name: &str| {
         let mut call = test_call();

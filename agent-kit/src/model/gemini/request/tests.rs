@@ -154,7 +154,7 @@ fn neighbours_of_one_role_are_one_content_and_none_is_empty() {
 fn a_file_is_sent_beside_the_text() {
     let bytes: Arc<[u8]> = b"\x89PNG".as_slice().into();
     let digest = rondo_protocol::Digest::sha256(&bytes);
-    let file = Part::File { digest, media_type: "image/png".to_owned(), name: "a.png".to_owned() };
+    let file = Part::File(FileRef { digest, media_type: "image/png".to_owned(), name: "a.png".to_owned() });
     let message = |text: &str| Message::new(Speaker::User, vec![file.clone(), said(text)]).unwrap();
     let mut call = call_of([message("see"), Message::assistant("yes"), message("")]);
     let fault = body(&test_outgoing(&call)).unwrap_err();

@@ -149,7 +149,7 @@ fn items_without_places_are_in_the_order_of_their_arrival() {
             Part::Reasoning { text, .. } => Some(text.clone()).filter(|text| !text.is_empty()),
             Part::Text { text } => Some(text.clone()),
             Part::ToolCall(tool) => Some(format!("{} {} {}", tool.id, tool.name, tool.arguments)),
-            Part::ToolResult { .. } | Part::File { .. } => None,
+            Part::ToolResult { .. } | Part::File(_) => None,
         })
         .collect();
     assert_eq!(said, ["hm", "hello!", "c a {\"y\": 2}"]);

@@ -64,10 +64,9 @@ fn call() -> ModelCall {
     };
     let file = |bytes: &[u8]| (Digest::sha256(bytes), Arc::<[u8]>::from(bytes));
     let files = [file(b"\x89PNG"), file(b"%PDF")];
-    let shown = |at: usize, media_type: &str, name: &str| Part::File {
-        digest: files[at].0,
-        media_type: media_type.to_owned(),
-        name: name.to_owned(),
+    let shown = |at: usize, media_type: &str, name: &str| {
+        let digest = files[at].0;
+        Part::File(FileRef { digest, media_type: media_type.to_owned(), name: name.to_owned() })
     };
     let asked = [shown(0, "image/png", "a.png"), text("Write é."), shown(1, "application/pdf", "b.pdf")];
     let foreign = Some(Opaque { data: REASONING.to_owned(), provider: "p/another".to_owned() });

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::LanePath;
-use rondo_protocol::message::{Conversation, Message, Opaque, Part, Speaker, ToolUse};
+use rondo_protocol::message::{Conversation, FileRef, Message, Opaque, Part, Speaker, ToolUse};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
@@ -300,7 +300,7 @@ fn write_part(out: &mut String, part: &Part) {
         Part::ToolCall(ToolUse { arguments, id, name }) => {
             section(out, &format!("calls {} · {}", word(name), word(id)), arguments);
         }
-        Part::File { digest, media_type, name } => {
+        Part::File(FileRef { digest, media_type, name }) => {
             section(out, &format!("file {} · {}", word(name), word(media_type)), &digest.to_string());
         }
         // It is the only part of its message.
@@ -387,7 +387,7 @@ fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Error> {
         let (name, media_type) = two(rest).ok_or_else(|| unfit("expected `file NAME · TYPE`"))?;
         let digest =
             Digest::from_hex(&parser.block()?).ok_or_else(|| unfit("a file must be followed by its digest"))?;
-        return Ok(Some(Part::File { digest, media_type, name }));
+        return Ok(Some(Part::File(FileRef { digest, media_type, name })));
     }
     Ok(None)
 }

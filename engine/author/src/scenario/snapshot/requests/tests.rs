@@ -102,7 +102,8 @@ fn any_text() -> impl Strategy<Value = String> {
 fn any_message() -> impl Strategy<Value = (Message, String)> {
     let text = || any_text().prop_map(|text| Part::Text { text });
     let file = || {
-        (any_text(), any_text()).prop_map(|(media_type, name)| Part::File { digest: Digest([7; 32]), media_type, name })
+        (any_text(), any_text())
+            .prop_map(|(media_type, name)| Part::File(FileRef { digest: Digest([7; 32]), media_type, name }))
     };
     let call = (any_text(), any_text(), any_text());
     let call = call.prop_map(|(arguments, id, name)| Part::ToolCall(ToolUse { arguments, id, name }));
