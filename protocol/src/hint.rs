@@ -155,13 +155,6 @@ impl Hint {
         &self.0
     }
 
-    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.0.iter().filter_map(|part| match part {
-            HintPart::Words(_) => None,
-            HintPart::Operation(operation) => Some(operation),
-        })
-    }
-
     /// The hint as one text, with operations as `write` has them.
     pub fn written(&self, write: impl Fn(&Operation) -> String) -> String {
         let part = |part: &HintPart| match part {
@@ -244,7 +237,6 @@ mod tests {
             hint.written(|operation| format!("[{}]", operation.action.name())),
             "raise it, then [resume] continues"
         );
-        assert_eq!(hint.operations().count(), 1);
         assert_eq!(Hint::from("a").words("b").then("c".into()).parts(), [HintPart::Words("abc".to_owned())]);
     }
 

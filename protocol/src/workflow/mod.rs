@@ -92,7 +92,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn is_default(&self) -> bool {
+    fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -459,7 +459,7 @@ impl Workflow {
     }
 
     pub fn has_fan_outs(&self) -> bool {
-        self.edges().any(Edge::fans_out)
+        self.edges().flat_map(Edge::with_on_max).any(|edge| matches!(edge.to, Target::Fan(_)))
     }
 
     /// Its edges, without the `on_max` edges.
@@ -472,11 +472,7 @@ impl Workflow {
 }
 
 impl Edge {
-    /// Whether it, or one of its `on_max` edges, leads to a fan-out.
-    pub fn fans_out(&self) -> bool {
-        self.with_on_max().any(|edge| matches!(edge.to, Target::Fan(_)))
-    }
-
+    /// The edge, then its `on_max` edges.
     pub fn with_on_max(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
     }
