@@ -215,16 +215,6 @@ impl LanePath {
     }
 }
 
-/// The statuses of steps that the runtime commits when a role's work failed.
-pub mod reserved {
-    /// A fault that `on_error` routed.
-    pub const ERROR: &str = "error";
-    /// A limit that `on_limit` routed.
-    pub const LIMIT: &str = "limit";
-    /// A deadline that `on_timeout` routed.
-    pub const TIMEOUT: &str = "timeout";
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

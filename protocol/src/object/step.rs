@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
@@ -105,8 +105,8 @@ pub enum Observation {
     Given {},
 }
 
-/// The reserved status that routes a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+/// The reserved status that routes a fault: that of the step which the runtime commits when a role's work failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum FaultKind {
@@ -119,6 +119,9 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// All reserved statuses.
+    pub const STATUSES: &'static [&'static str] = Self::VARIANTS;
+
     pub fn status(self) -> &'static str {
         self.into()
     }

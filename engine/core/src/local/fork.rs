@@ -10,8 +10,8 @@ use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
-use rondo_protocol::object::{KnownCost, Note, Observation, Record, Start, Usage};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{FaultKind, KnownCost, Note, Observation, Record, Start, Usage};
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
@@ -371,7 +371,7 @@ impl<'a> Past<'a> {
         self.follow(at, &mut |stored, _| {
             let Record::Step(step) = &stored.record else { return Ok(()) };
             let Some(BodyReader::Contract(contract)) = readers.get(&step.role) else { return Ok(()) };
-            if [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT].contains(&step.status.as_str()) {
+            if FaultKind::STATUSES.contains(&step.status.as_str()) {
                 return Ok(());
             }
             let checked = contract.check(step.status.as_str(), &step.output);

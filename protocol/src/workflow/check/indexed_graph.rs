@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::{Status, reserved};
+use crate::id::Status;
+use crate::object::FaultKind;
 use crate::workflow::source_map::{SourceMap, item, key};
 use crate::workflow::{
     Branch, Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, SelectorRole, Target, Workflow,
 };
-
-/// The statuses that the runtime may assign to a step, in the order of their numbers.
-pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
 
 pub(super) struct IndexedGraph<'w> {
     pub(super) workflow: &'w Workflow,
@@ -28,7 +26,7 @@ pub(super) struct IndexedGraph<'w> {
 pub(super) struct Node<'w> {
     pub(super) name: &'w str,
     pub(super) role: &'w Role,
-    /// Its declared statuses, then [`RESERVED`].
+    /// Its declared statuses, then the reserved ones.
     pub(super) statuses: Vec<&'w str>,
     pub(super) edges: Vec<usize>,
     pub(super) in_graph: bool,
@@ -74,7 +72,12 @@ impl<'w> IndexedGraph<'w> {
         let roles = workflow.roles.iter().map(|(name, role)| Node {
             name: name.as_str(),
             role,
-            statuses: role.output.iter().map(|(status, _)| status.as_str()).chain(RESERVED).collect(),
+            statuses: role
+                .output
+                .iter()
+                .map(|(status, _)| status.as_str())
+                .chain(FaultKind::STATUSES.iter().copied())
+                .collect(),
             edges: Vec::new(),
             in_graph: false,
             is_whole: !places.is_incomplete(&key(&key("roles", name.as_str()), "output")),

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Findings;
-use super::indexed_graph::{EdgeTarget, GraphEdge, Node, RESERVED};
+use super::indexed_graph::{EdgeTarget, GraphEdge, Node};
 use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::id::{FieldName, RoleName, Status};
+use crate::object::FaultKind;
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{Edge, FanOut, ModelRole, Need, Ordered, Outgoing, Policy, RoleKind, SelectorRole, Target};
 
@@ -438,7 +439,7 @@ fn model_of<'w>(role: &Node<'w>) -> Option<&'w ModelRole> {
 }
 
 fn declared<'n, 'w>(role: &'n Node<'w>) -> impl Iterator<Item = &'w str> + use<'n, 'w> {
-    role.statuses.iter().copied().filter(|status| !RESERVED.contains(status))
+    role.statuses.iter().copied().filter(|status| !FaultKind::STATUSES.contains(status))
 }
 
 /// Which of the names that the graph leaves out `word` stands for: the nearest, or the only one.

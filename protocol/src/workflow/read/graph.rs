@@ -6,7 +6,8 @@ use super::Reader;
 use super::output::{status, text_field};
 use super::path_node::PathNode;
 use crate::diagnostic::Code;
-use crate::id::{RoleName, Status, reserved};
+use crate::id::{RoleName, Status};
+use crate::object::FaultKind;
 use crate::source::Kind;
 use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, source_map};
 
@@ -40,9 +41,9 @@ impl Reader<'_> {
         }
         for entry in self.given_entries(part).unwrap_or_default() {
             let name = match entry.name() {
-                "on_error" => status(reserved::ERROR),
-                "on_limit" => status(reserved::LIMIT),
-                "on_timeout" => status(reserved::TIMEOUT),
+                "on_error" => status(FaultKind::Error.status()),
+                "on_limit" => status(FaultKind::Limit.status()),
+                "on_timeout" => status(FaultKind::Timeout.status()),
                 "else" if is_selector => {
                     otherwise = Some(self.edges(&entry, &entry.path));
                     None
