@@ -191,9 +191,7 @@ impl LanePath {
 
     /// The parts of the path, outermost first: the first role of the branch, and the branch's index.
     pub fn parts(&self) -> impl Iterator<Item = (&str, u32)> {
-        // Most lanes are the trunk, which has none.
-        let parts = (!self.is_trunk()).then(|| self.0.split('/'));
-        parts.into_iter().flatten().filter_map(|part| {
+        self.0.split('/').filter_map(|part| {
             let (role, index) = part.strip_suffix(']')?.split_once('[')?;
             Some((role, index.parse().ok()?))
         })
