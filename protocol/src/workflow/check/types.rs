@@ -3,8 +3,6 @@
 use crate::canonical::Value;
 use crate::workflow::template::Segment;
 
-const MAX_DEPTH: usize = 16;
-
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Type<'w> {
     Any,
@@ -49,11 +47,8 @@ impl<'w> Known<'w> {
         self
     }
 
+    /// The reader of types bounds how deep this goes.
     pub(super) fn of(schema: &'w Value) -> Self {
-        Self::of_depth(schema, 0)
-    }
-
-    fn of_depth(schema: &'w Value, depth: usize) -> Self {
         let words: Vec<&str> = match schema.get("type") {
             Some(Value::Str(word)) => vec![word],
             Some(Value::List(words)) => words.iter().filter_map(Value::as_str).collect(),
@@ -66,10 +61,7 @@ impl<'w> Known<'w> {
             ["string"] => Type::Text,
             ["integer" | "number"] => Type::Number,
             ["boolean"] => Type::Boolean,
-            ["array"] => {
-                let items = schema.get("items").filter(|_| depth < MAX_DEPTH);
-                Type::List(Box::new(items.map_or(Type::Any.into(), |items| Self::of_depth(items, depth + 1))))
-            }
+            ["array"] => Type::List(Box::new(schema.get("items").map_or(Type::Any.into(), Self::of))),
             ["object"] => Type::Schema(schema),
             _ => Type::Any,
         };
