@@ -46,10 +46,6 @@ fn some(mut schema: Value) -> Value {
 }
 
 fn words(words: &[(&str, &str)]) -> Value {
-    if words.iter().all(|(_, about)| about.is_empty()) {
-        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        return json!({ "type": "string", "enum": words });
-    }
     let word = |(word, about): &(&str, &str)| json!({ "description": about, "type": "string", "const": word });
     json!({ "oneOf": words.iter().map(word).collect::<Vec<_>>() })
 }
@@ -192,7 +188,7 @@ impl Definitions {
             let keys: Vec<KeySpec> = keys.collect();
             let mut role = defs.map(&keys);
             let its = "The word under `kind`.";
-            let mut word = defs.refer(&format!("Kind{name}"), its, |_| words(&[(word, "")]));
+            let mut word = defs.refer(&format!("Kind{name}"), its, |_| json!({ "type": "string", "enum": [word] }));
             put(&mut word, "description", json!(about));
             if let Some(kind) = role.pointer_mut("/properties/kind") {
                 *kind = word;
