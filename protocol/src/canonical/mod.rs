@@ -32,6 +32,9 @@ pub const MAX_VALUE_DEPTH: usize = MAX_DEPTH / 2;
 
 pub const MAX_INTEGER: i128 = u64::MAX as i128;
 
+/// 2^64, the first double beyond every integer; the one before it is 2^64 - 2048.
+pub(crate) const INTEGER_END: f64 = 18_446_744_073_709_551_616.0;
+
 /// A JSON value. Integers keep every digit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
@@ -271,9 +274,7 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
 /// `number` as an integer, if it is integral and within ±(2^64-1).
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
 fn integral(number: f64) -> Option<i128> {
-    // 2^64 is the first double beyond the range; the one before it is 2^64 - 2048.
-    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
-    (number.fract() == 0.0 && number.abs() < LIMIT).then_some(number as i128)
+    (number.fract() == 0.0 && number.abs() < INTEGER_END).then_some(number as i128)
 }
 
 #[cfg(test)]

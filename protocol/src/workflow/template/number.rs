@@ -7,10 +7,7 @@ use std::cmp::Ordering;
 
 use super::Cause;
 use super::expr::{Arithmetic, Rounding};
-use crate::canonical::{MAX_INTEGER, Value};
-
-/// 2^64, beyond every integer.
-const INTEGER_END: f64 = 18_446_744_073_709_551_616.0;
+use crate::canonical::{INTEGER_END, MAX_INTEGER, Value};
 
 pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Result<Value, Cause> {
     match (left, right) {
