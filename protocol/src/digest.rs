@@ -89,13 +89,6 @@ impl Digest {
         let is_read = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut bytes).is_ok();
         is_read.then_some(Self(bytes))
     }
-
-    /// The 64 hex digits, without an allocation.
-    fn with_hex<R>(&self, use_text: impl FnOnce(&str) -> R) -> R {
-        let mut text = [0_u8; 64];
-        HEXLOWER.encode_mut(&self.0, &mut text);
-        use_text(std::str::from_utf8(&text).unwrap_or_default())
-    }
 }
 
 /// Plain SHA-256 over bytes that arrive in pieces, for data too large to hold in memory.
@@ -115,7 +108,7 @@ impl Hasher {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with_hex(|text| f.write_str(text))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 
@@ -129,7 +122,7 @@ json_text!(Digest);
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.with_hex(|text| serializer.serialize_str(text))
+        serializer.collect_str(self)
     }
 }
 
