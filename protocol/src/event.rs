@@ -436,11 +436,8 @@ pub fn form_digest(thread: &ThreadId, visit: &Visit, form: &Value) -> Digest {
 /// The visit of a committed record. A compaction is of a role and a lane; a rebind has none of the three.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommittedSite {
-    /// The role.
     pub role: Option<RoleName>,
-    /// The role's visit in the lane, from 1.
     pub visit: Option<u64>,
-    /// The lane.
     pub lane: Option<LanePath>,
 }
 

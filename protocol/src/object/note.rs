@@ -142,24 +142,11 @@ pub enum Followed {
         to: Vec<Target>,
     },
     /// A line for the user.
-    Said {
-        /// The line.
-        text: String,
-    },
-    /// A lane of a fan-out ended.
-    LaneEnded {
-        /// Its last visit.
-        visit: Visit,
-        /// How it ended.
-        how: LaneEnd,
-    },
+    Said { text: String },
+    /// A lane of a fan-out ended with this visit.
+    LaneEnded { visit: Visit, how: LaneEnd },
     /// The thread started to wait for a person.
-    Waiting {
-        /// The visit that needs the answer.
-        visit: Visit,
-        /// The form to fill in.
-        form: Value,
-    },
+    Waiting { visit: Visit, form: Value },
 }
 
 /// The data of a step that is not hashed.
@@ -186,9 +173,7 @@ pub struct Note {
     /// Identifies where the role's first model is served: equal values mean equal providers and addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served_by: Option<String>,
-    /// The start in Unix milliseconds.
     pub started_at_ms: u64,
-    /// The end in Unix milliseconds.
     pub ended_at_ms: u64,
     /// Milliseconds of work on the step, by a monotonic clock, without the time spent waiting for a person.
     pub active_ms: u64,

@@ -7,11 +7,8 @@ use crate::id::LanePath;
 /// `start`, so that a chain can be followed without knowing the kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// A visit of a role.
     Step(Box<Step>),
-    /// The thread follows another start from here on.
     Rebind(Rebind),
-    /// A role's older visits were condensed into one text.
     Compaction(Box<Compaction>),
 }
 

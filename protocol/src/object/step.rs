@@ -15,11 +15,9 @@ use super::Outcome;
 pub struct Step {
     /// For a model, its text exactly as it entered the thread; for a reserved status, `""`.
     pub answer: String,
-    /// How the role was entered.
     pub edge: EdgeTaken,
     /// Always `step`.
     pub kind: RecordKind,
-    /// The lane.
     pub lane: LanePath,
     /// Observations besides the answer that decide what follows.
     pub observations: Vec<Observation>,
@@ -27,11 +25,8 @@ pub struct Step {
     pub output: Value,
     /// The steps that it follows; empty for the first of a thread.
     pub prev: Vec<Digest>,
-    /// The role.
     pub role: RoleName,
-    /// The start of its thread.
     pub start: Digest,
-    /// The status that the role answered with.
     pub status: Status,
     /// The transcript, or `None` if neither a model nor a tool was called.
     pub transcript: Option<Digest>,
@@ -147,15 +142,11 @@ pub struct Rebind {
 pub struct Compaction {
     /// Always `compaction`.
     pub kind: RecordKind,
-    /// The lane.
     pub lane: LanePath,
     /// The steps that it follows.
     pub prev: Vec<Digest>,
-    /// The role of the visits.
     pub role: RoleName,
-    /// The start of its thread.
     pub start: Digest,
-    /// The summary.
     pub text: String,
     /// The last visit that the summary covers, from 1.
     pub through_visit: u64,

@@ -6,8 +6,6 @@
 //! `indexed_graph.rs` numbers the parts of the graph, `lanes.rs` computes which roles run in which lanes, `flow.rs` which
 //! statuses are possible where, `rules.rs` and `cycles.rs` contain the rules of the graph, `templates.rs`, `typing` and
 //! `types.rs` those of the templates in it. Nothing here recurses on the depth of a graph.
-//!
-//! This module knows nothing of files, threads, stores or models.
 
 mod cycles;
 mod flow;
