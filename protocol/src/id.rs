@@ -157,6 +157,13 @@ impl BatchId {
     }
 }
 
+impl RoleName {
+    /// The name that stands for the start of a thread; no role has it.
+    pub(crate) fn start() -> Self {
+        Self(Arc::from("start"))
+    }
+}
+
 pub const MAX_LANES: usize = 10_000;
 
 impl LanePath {

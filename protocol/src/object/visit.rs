@@ -40,9 +40,8 @@ pub enum LaneEnd {
 
 impl Visit {
     /// The visit that represents the start of a thread in events.
-    pub fn beginning() -> Option<Self> {
-        let role = RoleName::new("start").ok()?;
-        Some(Self { role, visit: 0, lane: LanePath::trunk() })
+    pub fn beginning() -> Self {
+        Self { role: RoleName::start(), visit: 0, lane: LanePath::trunk() }
     }
 }
 

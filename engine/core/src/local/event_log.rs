@@ -128,8 +128,7 @@ fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {
 fn of_beginning(thread: &ThreadId, row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
     let visit = Visit::beginning();
-    let after = origin.after.iter().cloned();
-    let after = after.filter_map(|followed| Some(What::followed(thread, visit.as_ref()?, None, followed)));
+    let after = origin.after.iter().cloned().map(|followed| What::followed(thread, &visit, None, followed));
     numbered(0, std::iter::once(started).chain(after))
 }
 

@@ -108,7 +108,7 @@ impl<'a> Driver<'a> {
                     self.conversations.lock().forget_lane(&visit.lane);
                     self.lanes.lock().remove(&visit.lane);
                 }
-                let Some(visit) = visit.or_else(event::Visit::beginning) else { return };
+                let visit = visit.unwrap_or_else(event::Visit::beginning);
                 sink.followed(|| What::followed(&self.parts.thread, &visit, status.as_ref(), followed));
             }
         }
