@@ -89,24 +89,24 @@ pub struct ModelCall {
 
 /// The contents of files, by their digests. They are read when a call is about to be made.
 #[derive(Clone, Default)]
-pub struct Files(Option<Arc<BTreeMap<Digest, Arc<[u8]>>>>);
+pub struct Files(Arc<BTreeMap<Digest, Arc<[u8]>>>);
 
 impl Files {
     pub fn get(&self, digest: Digest) -> Option<&[u8]> {
-        self.0.as_ref()?.get(&digest).map(AsRef::as_ref)
+        self.0.get(&digest).map(AsRef::as_ref)
     }
 }
 
 impl FromIterator<(Digest, Arc<[u8]>)> for Files {
     fn from_iter<T: IntoIterator<Item = (Digest, Arc<[u8]>)>>(files: T) -> Self {
-        Self(Some(Arc::new(files.into_iter().collect())))
+        Self(Arc::new(files.into_iter().collect()))
     }
 }
 
 impl fmt::Debug for Files {
     /// Only their digests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.iter().flat_map(|files| files.keys())).finish()
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
