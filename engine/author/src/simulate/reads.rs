@@ -161,7 +161,7 @@ impl Reads {
 
     fn value(&mut self, value: &ValueTemplate, from: Option<&RoleName>) {
         for leaf in value.leaves() {
-            self.template(leaf.template, from);
+            self.template(&leaf.template, from);
         }
     }
 

@@ -86,5 +86,5 @@ impl Entry {
 }
 
 pub(super) fn uses_of(value: &ValueTemplate) -> Vec<Use<'_>> {
-    value.leaves().into_iter().flat_map(|leaf| leaf.template.uses()).collect()
+    value.leaves().iter().flat_map(|leaf| leaf.template.uses()).collect()
 }

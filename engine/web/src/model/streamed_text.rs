@@ -65,8 +65,8 @@ fn printed(result: Option<&ValueTemplate>, role: &RoleName, answer: Option<&str>
         return (answer == Some("body")).then_some(AnswerPart::Body);
     };
     let member = answer.map(|key| format!(".{key}"));
-    let leaves = result.leaves();
-    let leaf = leaves.iter().find(|leaf| leaf.place.is_empty() || member.as_deref() == Some(leaf.place))?;
+    let mut leaves = result.leaves().iter();
+    let leaf = leaves.find(|leaf| leaf.place.is_empty() || member.as_deref() == Some(leaf.place.as_str()))?;
     part_at(leaf.template.single()?.path()?, role)
 }
 

@@ -233,7 +233,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             Ok(template) => {
                 for leaf in template.leaves() {
                     let path = format!("{path}{}", leaf.place);
-                    self.walk(&path, Ok(leaf.template), env, |typing, template| match template.single() {
+                    self.walk(&path, Ok(&leaf.template), env, |typing, template| match template.single() {
                         Some(expr) => drop(typing.value(expr)),
                         None => typing.text(template.statements()),
                     });

@@ -328,7 +328,7 @@ fn a_value_keeps_its_type_when_it_is_one_expression() {
     )
     .unwrap();
     let template = ValueTemplate::parse(&source).unwrap();
-    let places: Vec<&str> = template.leaves().into_iter().map(|leaf| leaf.place).collect();
+    let places: Vec<&str> = template.leaves().iter().map(|leaf| leaf.place.as_str()).collect();
     assert_eq!(places, [".l[0]", ".n", ".t", ".z"]);
     assert_eq!(
         template.render(&scope(), MAX_RENDER_BYTES).unwrap().to_text(),

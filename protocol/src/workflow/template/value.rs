@@ -10,16 +10,16 @@ use crate::source::SourceError;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueTemplate {
     source: Value,
-    /// The texts of `source` in its order, each with its path, as in [`Leaf::place`].
-    texts: Vec<(String, Template)>,
+    /// The texts of `source` in its order.
+    leaves: Vec<Leaf>,
 }
 
 /// A template within a value, and its path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Leaf<'t> {
+pub struct Leaf {
     /// Its path: a sequence of `.key` and `[index]`; empty at the root.
-    pub place: &'t str,
-    pub template: &'t Template,
+    pub place: String,
+    pub template: Template,
 }
 
 impl ValueTemplate {
@@ -28,18 +28,18 @@ impl ValueTemplate {
     /// # Errors
     /// The faults of each faulty text, with its path as in [`Leaf::place`].
     pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<SourceError>)>> {
-        let (mut texts, mut faults) = (Vec::new(), Vec::new());
+        let (mut leaves, mut faults) = (Vec::new(), Vec::new());
         for (place, text) in texts_of(source, String::new()) {
             match Template::parse(text) {
-                Ok(template) => texts.push((place, template)),
+                Ok(template) => leaves.push(Leaf { place, template }),
                 Err(found) => faults.push((place, found)),
             }
         }
-        if faults.is_empty() { Ok(Self { source: source.clone(), texts }) } else { Err(faults) }
+        if faults.is_empty() { Ok(Self { source: source.clone(), leaves }) } else { Err(faults) }
     }
 
-    pub fn leaves(&self) -> Vec<Leaf<'_>> {
-        self.texts.iter().map(|(place, template)| Leaf { place, template }).collect()
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
     }
 
     /// Renders the value over `scope`. `max_bytes` is the limit for all its texts together.
@@ -50,7 +50,7 @@ impl ValueTemplate {
         let mut left = max_bytes;
         // One meter for all texts, because a file may contain thousands of them.
         let meter = Meter::new();
-        let mut texts = self.texts.iter().map(|(_, template)| render_text(template, scope, &mut left, &meter));
+        let mut texts = self.leaves.iter().map(|leaf| render_text(&leaf.template, scope, &mut left, &meter));
         let value = with_texts(&self.source, &mut texts)?;
         // The levels around a text in the file add to those of its value.
         value.check_depth().map_err(|_| Cause::TooDeep)?;
@@ -61,11 +61,11 @@ impl ValueTemplate {
     /// all texts together exceed a limit.
     pub fn failing_leaf(&self, scope: &dyn Scope, error: &RenderError) -> Option<String> {
         let meter = Meter::new();
-        let fails = |leaf: &Leaf<'_>| {
+        let fails = |leaf: &&Leaf| {
             let mut left = MAX_RENDER_BYTES;
-            render_text(leaf.template, scope, &mut left, &meter).err().as_ref() == Some(error)
+            render_text(&leaf.template, scope, &mut left, &meter).err().as_ref() == Some(error)
         };
-        self.leaves().into_iter().find(fails).map(|leaf| leaf.place.to_owned())
+        self.leaves.iter().find(fails).map(|leaf| leaf.place.clone())
     }
 }
 
