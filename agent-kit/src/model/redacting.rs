@@ -1,38 +1,17 @@
-//! A provider whose replies and faults are redacted on entry.
+//! What a provider says, redacted as it enters: the pieces of a stream, replies and faults.
+//!
+//! Requests are unchanged: they come from a thread and were redacted on entry.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 use rondo_protocol::object::{Finish, ModelReply};
 
-use super::{Completion, Deltas, Model};
+use super::{Deltas, Model};
 use crate::redact::{Redactor, StreamRedactor};
 
-/// Redacts the replies of `M`. Requests are unchanged: they come from a thread and were redacted on entry.
-#[derive(Debug, Clone)]
-pub struct Redacting<M> {
-    inner: M,
-    redactor: Arc<Redactor>,
-}
-
-impl<M> Redacting<M> {
-    pub fn new(inner: M, redactor: Arc<Redactor>) -> Self {
-        Self { inner, redactor }
-    }
-}
-
-impl<M: Model> Model for Redacting<M> {
-    fn is_paid(&self) -> bool {
-        self.inner.is_paid()
-    }
-
-    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
-        Box::pin(complete(&self.inner, &self.redactor, call, deltas))
-    }
-}
-
-/// Makes one attempt at `provider` and redacts the reply with `redactor`, which may be that of one role.
+/// Makes one attempt at `provider` and redacts the reply with `redactor`, that of the role.
 ///
 /// # Errors
 /// The provider's fault, with its message redacted.

@@ -93,10 +93,6 @@ impl Redactor {
         Self { patterns, marks, ..self.clone() }
     }
 
-    pub fn has_patterns(&self) -> bool {
-        !self.patterns.is_empty()
-    }
-
     /// Returns the text with every key replaced, then every match of the patterns. If several keys begin at one
     /// position, the longest wins.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

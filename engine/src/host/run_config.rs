@@ -10,7 +10,6 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
-use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Script, ScriptRoles};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
@@ -264,8 +263,8 @@ fn resolve_models_with(
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
-    let of_recording = cassette.clone().map(|cassette| redacting(Recorded::new(cassette), &redactor));
-    let runtime = of_recording.or_else(|| Some(redacting(from_script.clone()?, &redactor)));
+    let of_recording = cassette.clone().map(|cassette| Arc::new(Recorded::new(cassette)) as Arc<dyn Model>);
+    let runtime = of_recording.or_else(|| Some(Arc::new(from_script.clone()?)));
     let replay_source = replay_source(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
@@ -275,7 +274,7 @@ fn resolve_models_with(
         let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
         let unnamed = runtime.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
         if let (Some(own), None) = (provided.models.get(name), &runtime) {
-            models.insert(name.to_owned(), provided_model(name, redacting(Arc::clone(own), &redactor)));
+            models.insert(name.to_owned(), provided_model(name, Arc::clone(own)));
             continue;
         }
         let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
@@ -286,7 +285,7 @@ fn resolve_models_with(
         };
         let provider = match &runtime {
             Some(runtime) => Arc::clone(runtime),
-            None => redacting(resources.client(&resolved.provider)?, &redactor),
+            None => resources.client(&resolved.provider)?,
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
         let served_by = replay_source.clone().unwrap_or_else(|| ServedBy {
@@ -334,10 +333,6 @@ pub(super) fn imposed(settings: &Settings) -> Vec<HookUse> {
 
 pub fn redactor(settings: &Settings) -> Redactor {
     Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
-}
-
-fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn Model> {
-    Arc::new(Redacting::new(model, Arc::clone(redactor)))
 }
 
 /// A model that the program brings along is known by its logical name, and has no price.

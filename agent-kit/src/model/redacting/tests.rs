@@ -3,7 +3,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Opaque, Part, ToolUse};
 
 use super::*;
-use crate::model::test_call;
+use crate::model::{Completion, test_call};
 
 const KEY: &str = "sk-secret-0123456789";
 
@@ -45,10 +45,13 @@ impl Deltas for Kept {
 
 fn complete(fails: bool) -> (Result<ModelAnswer, Fault>, String) {
     let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
-    let model = Redacting::new(Leaking { fails }, Arc::new(redactor));
+    complete_with(&redactor, fails)
+}
+
+fn complete_with(redactor: &Redactor, fails: bool) -> (Result<ModelAnswer, Fault>, String) {
     let kept = Kept::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answered = runtime.block_on(model.complete(&test_call(), &kept));
+    let answered = runtime.block_on(super::complete(&Leaking { fails }, redactor, &test_call(), &kept));
     (answered, kept.0.into_inner().unwrap())
 }
 
@@ -66,18 +69,12 @@ fn no_secret_enters_by_a_reply() {
 
 /// A role's patterns apply after the operator's keys, to the pieces of a reply as to the whole.
 #[test]
-fn a_role_may_redact_more_of_a_provider_that_redacts() {
+fn a_role_may_redact_more() {
     use crate::redact::Pattern;
 
     let keys = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
     let role = keys.with_patterns([Pattern::new(r"(?<begun>sk-[a-z]+)").unwrap(), Pattern::new("bad|b").unwrap()]);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let [answered, failed] = [false, true].map(|fails| {
-        let provider = Redacting::new(Leaking { fails }, Arc::new(keys.clone()));
-        let kept = Kept::default();
-        let answered = runtime.block_on(super::complete(&provider, &role, &test_call(), &kept));
-        (answered, kept.0.into_inner().unwrap())
-    });
+    let [answered, failed] = [false, true].map(|fails| complete_with(&role, fails));
     let answer = answered.0.unwrap();
     assert_eq!(answered.1, "a [redacted:KEY] [redacted:pattern] [redacted:KEY] [redacted:begun]");
     assert_eq!(answer.reply.parts.text(), answered.1);

@@ -114,8 +114,6 @@ fn a_stream_may_be_used_for_another_text() {
 #[test]
 fn a_value_is_redacted_in_texts_and_names_of_members() {
     let redactor = redactor(&[r"(?<number>\d+)"]);
-    assert!(redactor.has_patterns());
-    assert!(!Redactor::default().with_patterns([]).has_patterns());
     let mut value = rondo_protocol::canonical::parse(br#"{"1":["2 sk-12345678",3,{"a4":"b"}]}"#).unwrap();
     redactor.value(&mut value);
     let wanted = r#"{"[redacted:number]":["[redacted:number] [redacted:KEY]",3,{"a[redacted:number]":"b"}]}"#;

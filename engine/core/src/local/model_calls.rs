@@ -465,7 +465,7 @@ fn whole(value: &Value) -> Option<u64> {
     }
 }
 
-/// Asks a provider, and records the exchange if requested.
+/// Asks a provider, and records the exchange if requested. What it says is redacted before any hook sees it.
 async fn complete(
     resolved: &ResolvedModel,
     recorder: Option<&Recorder>,
@@ -473,9 +473,10 @@ async fn complete(
     call: &ModelCall,
     deltas: &dyn Deltas,
 ) -> Result<ModelAnswer, Fault> {
-    let Some(recorder) = recorder else { return ask(resolved, redactor, call, deltas).await };
+    let provider = &*resolved.provider;
+    let Some(recorder) = recorder else { return redacting::complete(provider, redactor, call, deltas).await };
     let attempt = recorder.attempt(call, redactor, deltas)?;
-    let mut outcome = ask(resolved, redactor, call, &attempt).await;
+    let mut outcome = redacting::complete(provider, redactor, call, &attempt).await;
     if let Ok(answer) = &mut outcome {
         price(resolved, answer);
     }
@@ -494,20 +495,6 @@ fn price(resolved: &ResolvedModel, answer: &mut ModelAnswer) {
     if answer.cost_usd.is_none() {
         answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
     }
-}
-
-/// Asks a provider; its answer is redacted before any hook sees it. The provider's own redactor knows every key
-/// already.
-async fn ask(
-    resolved: &ResolvedModel,
-    redactor: &Redactor,
-    call: &ModelCall,
-    deltas: &dyn Deltas,
-) -> Result<ModelAnswer, Fault> {
-    if redactor.has_patterns() {
-        return redacting::complete(&*resolved.provider, redactor, call, deltas).await;
-    }
-    resolved.provider.complete(call, deltas).await
 }
 
 /// Emits the parts of a reply as provisional events, and reserves memory for it.
