@@ -18,7 +18,6 @@ use crate::answer::Contract;
 use crate::effects::Effects;
 use crate::tool::Toolbox;
 use turn::{Next, Turn, mismatched};
-pub use uses::IDENTICAL_CALLS;
 use uses::{Plan, Planned};
 
 /// How often an answer that breaks its contract is sent back.

@@ -10,7 +10,7 @@ use rondo_protocol::message::ToolUse;
 use crate::tool::{Error, Toolbox};
 
 /// How often the same call is made when nothing done in between could change its result.
-pub const IDENTICAL_CALLS: u32 = 3;
+const IDENTICAL_CALLS: u32 = 3;
 
 pub(super) const SIDE_BY_SIDE: usize = 8;
 
