@@ -11,18 +11,10 @@ use rondo_protocol::object::Head;
 use super::format::AttemptLine;
 use crate::model::ResponseFormat;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Title {
-    pub workflow: String,
-    /// The digest of the thread's start, if known.
-    pub start: Option<Digest>,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cassette {
     pub(super) name: String,
     pub(super) digest: Digest,
-    pub(super) title: Title,
     pub(super) heads: BTreeMap<Digest, Head>,
     /// Every message, by the digest of the chain that ends with it.
     pub(super) messages: BTreeMap<Digest, Link>,
@@ -65,10 +57,6 @@ impl Cassette {
     /// The file name, as passed to [`read`](Self::read).
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    pub fn title(&self) -> &Title {
-        &self.title
     }
 
     /// The SHA-256 of the file: equal cassettes give equal answers.

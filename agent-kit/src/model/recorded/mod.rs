@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 use rondo_protocol::call::ModelCall;
 
-pub use cassette::{Cassette, Title};
+pub use cassette::Cassette;
 pub use format::{MAX_BYTES, VERSION};
-pub use recorder::{Attempt, Recorder};
+pub use recorder::{Attempt, Recorder, Title};
 
 use super::{Completion, Deltas, Model};
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::cassette::{Cassette, Link, Take, Title};
+use super::cassette::{Cassette, Link, Take};
 use super::format::{
     ATTEMPT, AttemptLine, Count, END, EndLine, HEAD, HeadLine, MAX_BYTES, MAX_HEAD_BYTES, MAX_LINE_BYTES, MESSAGE,
     MessageLine, TITLE, TitleLine, VERSION, first_member, sealed, unsealed,
@@ -59,7 +59,6 @@ impl<'a> Reader<'a> {
         let cassette = Cassette {
             name: name.to_owned(),
             digest: Digest::sha256(text.as_bytes()),
-            title: Title { workflow: String::new(), start: None },
             heads: BTreeMap::new(),
             messages: BTreeMap::new(),
             order: Vec::new(),
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
             return self.fault(Code::CassetteChanged, at, message);
         };
         match (self.line, first_member(&body)) {
-            (1, _) => self.title(&body),
+            (1, _) => drop(self.shape::<TitleLine>(&body)),
             (_, Some(HEAD)) => self.head(&body),
             (_, Some(MESSAGE)) => self.message(&body),
             (_, Some(ATTEMPT)) => self.attempt(&body),
@@ -154,12 +153,6 @@ impl<'a> Reader<'a> {
     fn no_recording(&mut self, why: &str) {
         let message = format!("this is no recording: {why}");
         self.fault_with_hint(Code::CassetteShape, 0, message, "`rondo record WORKFLOW --to FILE` writes one");
-    }
-
-    fn title(&mut self, body: &str) {
-        if let Some(TitleLine { workflow, start, .. }) = self.shape(body) {
-            self.cassette.title = Title { workflow, start };
-        }
     }
 
     fn head(&mut self, body: &str) {

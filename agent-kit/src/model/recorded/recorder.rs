@@ -13,7 +13,6 @@ use rondo_protocol::object::Head;
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
-use super::cassette::Title;
 use super::chunks::Chunks;
 use super::format::{
     AttemptLine, Count, EndLine, FaultLine, HeadLine, MAX_BYTES, MAX_HEAD_BYTES, MAX_LINE_BYTES, MessageLine,
@@ -21,6 +20,14 @@ use super::format::{
 };
 use crate::model::Deltas;
 use crate::redact::Redactor;
+
+/// What a recording is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Title {
+    pub workflow: String,
+    /// The digest of the thread's start, if known.
+    pub start: Option<Digest>,
+}
 
 /// Records every attempt. One recorder serves all providers of a run.
 ///
