@@ -141,12 +141,4 @@ mod tests {
             assert_eq!(form.is_some_and(|form| form.is_without_reasoning), is_amended, "{body}");
         }
     }
-
-    #[test]
-    fn a_key_is_bounded_to_what_a_header_can_carry() {
-        let key = |value: &str| Secret { name: "OPENAI_API_KEY".to_owned(), value: value.to_owned() };
-        assert!(OpenAiResponses.headers(Some(&key("a\nb"))).is_err());
-        let headers = OpenAiResponses.headers(Some(&key("sk-1"))).unwrap();
-        assert_eq!(headers.get("authorization").unwrap(), "Bearer sk-1");
-    }
 }
