@@ -169,9 +169,8 @@ pub(super) struct CacheRequest {
 }
 
 impl CacheRequest {
-    /// What a request asks of a server of that dialect.
-    pub fn of(request: &Outgoing<'_>, dialect: &Dialect) -> Self {
-        let Outgoing { call, prompt_cache, prompt_cache_retention, .. } = request;
+    pub fn of(request: &Outgoing<'_>) -> Self {
+        let Outgoing { call, dialect, prompt_cache, prompt_cache_retention, .. } = request;
         let (model, retention) =
             (&call.head.model, prompt_cache_retention.filter(|time| prompt_cache.sends(*time, dialect)));
         match prompt_cache.at(dialect) {

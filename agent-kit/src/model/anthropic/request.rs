@@ -33,7 +33,7 @@ const MIN_BUDGET_TOKENS: u64 = 1_024;
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let head = &request.call.head;
     let model = Model::of(&head.model);
-    let mark = CacheRequest::of(request, request.dialect).mark;
+    let mark = CacheRequest::of(request).mark;
     let tools = tools_by_name(head)?.into_iter().map(|(tool, input_schema)| {
         let (name, description) = (&tool.name, &tool.description);
         WireTool { name, description, input_schema, cache_control: None }

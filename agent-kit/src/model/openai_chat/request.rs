@@ -47,7 +47,7 @@ pub(super) fn dialect(request: &Outgoing<'_>) -> Dialect {
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let Outgoing { call, provider, .. } = request;
     let dialect = &dialect(request);
-    let cache = CacheRequest::of(request, dialect);
+    let cache = CacheRequest::of(request);
     let head = &call.head;
     let tools = tools_by_name(head)?.into_iter().map(|(tool, parameters)| {
         let function = Function { name: &tool.name, description: &tool.description, parameters };

@@ -33,7 +33,7 @@ pub(super) const IGNORED: [&str; 4] = ["frequency_penalty", "presence_penalty", 
 /// The bytes sent, with the fields that ask the provider to cache the prefix.
 pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let Outgoing { call, dialect, .. } = *request;
-    let cache = CacheRequest::of(request, dialect);
+    let cache = CacheRequest::of(request);
     let head = &call.head;
     let tools = tools_by_name(head)?.into_iter().map(|(tool, parameters)| {
         let (name, description, strict) = (&tool.name, &tool.description, takes_strict(&tool.parameters));

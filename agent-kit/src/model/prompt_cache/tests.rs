@@ -14,7 +14,7 @@ fn request(
     prompt_cache_retention: Option<CacheRetention>,
 ) -> CacheRequest {
     let dialect = &Dialect::at(&format!("https://{host}/v1"));
-    CacheRequest::of(&Outgoing { prompt_cache, prompt_cache_retention, ..test_outgoing(call) }, dialect)
+    CacheRequest::of(&Outgoing { dialect, prompt_cache, prompt_cache_retention, ..test_outgoing(call) })
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn a_way_that_a_protocol_does_not_have_stands_for_its_own() {
     assert_eq!(told("openai_chat", "http://127.0.0.1:8080/v1"), [none, key, marks, none]);
     let anthropic = protocol::named("anthropic").unwrap().dialect("https://api.anthropic.com");
     let call = test_call();
-    let asked = Outgoing { prompt_cache: PromptCache::Key, ..test_outgoing(&call) };
-    assert!(CacheRequest::of(&asked, &anthropic).mark.is_some());
+    let asked = Outgoing { dialect: &anthropic, prompt_cache: PromptCache::Key, ..test_outgoing(&call) };
+    assert!(CacheRequest::of(&asked).mark.is_some());
     assert!(PromptCache::Key.sends(CacheRetention::Hour, &anthropic));
     assert!(!PromptCache::Key.sends(CacheRetention::Day, &anthropic));
 }
