@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::object::{Finish, Usage};
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -59,6 +59,32 @@ pub(super) fn each<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     }
 
     list.deserialize_seq(Each(what, take, PhantomData))
+}
+
+/// Takes the members of an object one by one, in their order, until one is not taken. `what` tells what should stand there.
+pub(super) fn each_member<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    object: D,
+    what: fmt::Arguments<'_>,
+    take: impl FnMut(String, T) -> Result<(), String>,
+) -> Result<(), D::Error> {
+    struct EachMember<'w, T, F>(fmt::Arguments<'w>, F, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, F: FnMut(String, T) -> Result<(), String>> Visitor<'de> for EachMember<'_, T, F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_fmt(self.0)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut object: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = object.next_entry()? {
+                (self.1)(name, value).map_err(A::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+
+    object.deserialize_map(EachMember(what, take, PhantomData))
 }
 
 /// The items of a list, as they came.

@@ -6,11 +6,10 @@
 //!   The check of the answer covers what is left out.
 //! - Members keep their order, because a model writes the properties in it.
 
-use std::fmt;
-
-use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use crate::model::bounded::each_member;
 
 const KEPT: [&str; 9] =
     ["type", "title", "description", "required", "minimum", "maximum", "minItems", "maxItems", "propertyOrdering"];
@@ -23,25 +22,12 @@ struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Members(members))
+        each_member(deserializer, format_args!("an object"), |name, value| {
+            members.push((name, value));
+            Ok(())
+        })?;
+        Ok(Self(members))
     }
 }
 

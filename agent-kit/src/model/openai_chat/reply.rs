@@ -2,18 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::Finish;
-use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
-use crate::model::bounded::{Items, MAX_ITEMS, Progress, items, number, text, word};
+use crate::model::bounded::{Items, MAX_ITEMS, Progress, each_member, items, number, text, word};
 use crate::model::http::refusal;
 use crate::model::opaque::{self, Kept as _};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
@@ -99,31 +97,19 @@ struct Detail {
 
 impl<'de> Deserialize<'de> for Detail {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(DetailVisitor)
-    }
-}
-
-struct DetailVisitor;
-
-impl<'de> Visitor<'de> for DetailVisitor {
-    type Value = Detail;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object of at most {MAX_MEMBERS} members")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Detail, A::Error> {
-        let mut detail = Detail::default();
-        while let Some((name, value)) = members.next_entry::<String, Box<RawValue>>()? {
+        let mut detail = Self::default();
+        let what = format_args!("an object of at most {MAX_MEMBERS} members");
+        each_member(deserializer, what, |name, value: Box<RawValue>| {
             if detail.members.len() >= MAX_MEMBERS {
-                return Err(A::Error::custom(format_args!("an object has more than {MAX_MEMBERS} members")));
+                return Err(format!("an object has more than {MAX_MEMBERS} members"));
             }
             match text(Some(&value)).filter(|_| JOINED.contains(&name.as_str())) {
                 Some(text) => drop(detail.texts.insert(name, text)),
                 None if value.get() == "null" => {}
                 None => drop(detail.members.insert(name, value)),
             }
-        }
+            Ok(())
+        })?;
         Ok(detail)
     }
 }
