@@ -1,7 +1,6 @@
 //! The parts of one agent: its history, a model provider, answers that keep a contract, and the loop between them.
 //!
-//! This crate knows nothing of graphs, stores, hooks or other agents. The loop acts only through
-//! [`effects::Effects`], which the engine implements.
+//! The loop acts only through [`effects::Effects`], which the engine implements.
 //!
 //! An item has a comment where its name, its type and its module leave a question.
 

@@ -10,8 +10,6 @@
 //! - `parse(render(status, fields, body))` is exactly that status, those fields and that body, for all that match the
 //!   contract.
 //! - The wording is that of layout 1 (`engine/docs/layout-1.md`): changing a byte of it changes every request.
-//!
-//! This module knows nothing of messages, models or visits.
 
 mod fence;
 mod field;

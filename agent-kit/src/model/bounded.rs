@@ -61,7 +61,7 @@ pub(super) fn each<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     list.deserialize_seq(Each(what, take, PhantomData))
 }
 
-/// Takes the members of an object one by one, in their order, until one is not taken. `what` tells what should stand there.
+/// Takes the members of an object one by one, until one is not taken. `what` tells what should stand there.
 pub(super) fn each_member<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     object: D,
     what: fmt::Arguments<'_>,

@@ -1,9 +1,15 @@
-//! What a provider attaches to its replies and wants back: it is kept as the [`Opaque`] of a part, and goes back only to
-//! whom it came from.
+//! What a provider attaches to its replies and wants back: it is kept as the [`Opaque`] of a part, in front of what it
+//! belongs to, and goes back only to whom it came from: signatures and encrypted reasoning hold for no other.
+
+use std::collections::BTreeMap;
 
 use rondo_protocol::message::{Opaque, Part};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// The members that belong to a message or a call, as they came.
+pub(super) type Members = BTreeMap<String, Box<RawValue>>;
 
 /// Who may have it back where it holds for one model: a model of a provider.
 pub(super) fn origin(provider: &str, model: &str) -> String {

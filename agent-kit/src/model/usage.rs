@@ -1,6 +1,6 @@
 //! Reads the usage figures of providers: their numbers, and the members that OpenAI and the servers like it have.
 //!
-//! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
+//! Law, for the figures of every protocol: they never cost an answer. An unreadable figure is unknown, not a fault.
 
 use rondo_protocol::object::Usage;
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! Reads the usage figures (<https://platform.claude.com/docs/en/api/messages#response-usage>): each counts to date, and
 //! one event may have what another has not.
-//!
-//! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
 use std::collections::BTreeMap;
 

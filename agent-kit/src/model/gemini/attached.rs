@@ -1,7 +1,5 @@
 //! What belongs to a part of a reply and must come back beside it: its signature, and whether a call had an id
 //! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
-//!
-//! It is kept as an [`Opaque`](rondo_protocol::message::Opaque) part in front of that part, and goes back only to the model of the provider that sent it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -1,6 +1,4 @@
 //! Reads `usageMetadata` (<https://ai.google.dev/api/generate-content#UsageMetadata>).
-//!
-//! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
 use rondo_protocol::object::Usage;
 use serde_json::Value;

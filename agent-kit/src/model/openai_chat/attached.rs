@@ -1,21 +1,12 @@
 //! What a server attaches to a message or a call for its own use, and wants back within the turn.
 //!
-//! It is kept as an [`Opaque`](rondo_protocol::message::Opaque) part, in front of what it belongs to, and goes back only to the model of the provider that
-//! sent it: signatures and encrypted reasoning hold for no other.
-//!
 //! Sources: `extra_content` of Gemini (<https://ai.google.dev/gemini-api/docs/thought-signatures>), `reasoning_details` of
 //! OpenRouter (<https://openrouter.ai/docs/use-cases/reasoning-tokens>), `reasoning_content` of DeepSeek
 //! (<https://api-docs.deepseek.com/guides/thinking_mode>), `reasoning` of vLLM and Groq.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use crate::model::opaque::Kept;
-
-/// The members that belong to a message or a call, as they came.
-pub(super) type Members = BTreeMap<String, Box<RawValue>>;
+use crate::model::opaque::{Kept, Members};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -9,11 +9,11 @@ use rondo_protocol::object::Finish;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::attached::{Attached, Members};
+use super::attached::Attached;
 use super::think::{self, Shown};
 use crate::model::bounded::{Items, MAX_ITEMS, Progress, each_member, items, number, text, word};
 use crate::model::http::refusal;
-use crate::model::opaque::{self, Kept as _};
+use crate::model::opaque::{self, Kept as _, Members};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::model::usage;
 use crate::redact::Redactor;

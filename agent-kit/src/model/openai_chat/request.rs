@@ -22,9 +22,9 @@ use serde::ser::Serializer;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::OpenAiChat;
-use super::attached::{Attached, Members};
+use super::attached::Attached;
 use crate::model::dialects::Dialect;
-use crate::model::opaque::{self, Kept as _};
+use crate::model::opaque::{self, Kept as _, Members};
 use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
 use crate::model::protocol::{NO_ANSWER, Outgoing, base64, data_url, refused, tools_by_name, written};
 use crate::model::response_format::NamedSchema;

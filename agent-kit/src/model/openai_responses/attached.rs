@@ -1,21 +1,19 @@
 //! What a server wants back of its items: reasoning as a whole; of messages and calls their ids and phases.
 //!
-//! It is kept as an [`Opaque`] part whose data is an item as JSON, and goes back only to the model of the provider that
-//! sent it. Reasoning is that item byte for byte
+//! It is kept as an item as JSON. Reasoning is that item byte for byte
 //! (<https://platform.openai.com/docs/guides/reasoning#keeping-reasoning-items-in-context>). The item of a message or a
 //! call holds [`MEMBERS`] only, and stands in front of the text or the call that it belongs to.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use rondo_protocol::message::Opaque;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::model::opaque::Members;
+
 /// What is kept of a message or a call. The API wants the status of an item that has an id.
 pub(super) const MEMBERS: [&str; 3] = ["id", "phase", "status"];
-
-pub(super) type Members = BTreeMap<String, Box<RawValue>>;
 
 #[derive(Debug)]
 pub(super) enum Attached {

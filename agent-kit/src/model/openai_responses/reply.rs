@@ -11,10 +11,9 @@ use rondo_protocol::object::Finish;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::attached::Members;
 use crate::model::bounded::{MAX_ITEMS, Progress, items, number, text, word};
 use crate::model::http::refusal;
-use crate::model::opaque;
+use crate::model::opaque::{self, Members};
 use crate::model::openai_chat::arguments;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::model::usage;

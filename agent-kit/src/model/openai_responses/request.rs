@@ -21,8 +21,8 @@ use serde::ser::Serializer;
 use serde_json::value::RawValue;
 
 use super::OpenAiResponses;
-use super::attached::{Attached, Members};
-use crate::model::opaque;
+use super::attached::Attached;
+use crate::model::opaque::{self, Members};
 use crate::model::prompt_cache::{CacheRequest, CacheRetention};
 use crate::model::protocol::{Outgoing, data_url, refused, tools_by_name, written};
 use crate::model::response_format::{NamedSchema, takes_strict};
