@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rondo_agent_kit::model::recorded::{Cassette, Recorded, Recorder, Title};
+use rondo_agent_kit::model::recorded::{Cassette, Recorder, Title};
 use rondo_core::{Ended, Engine, RunConfig, SystemEnv};
 use rondo_hooks::registry;
 use rondo_protocol::Value;
@@ -117,6 +117,6 @@ async fn a_recorded_run_comes_to_the_same_head_when_it_is_played() {
     recorder.finish().unwrap();
     let cassette = Arc::new(Cassette::read("paper", &paper.text()).unwrap());
     assert_eq!(cassette.attempts(), 2);
-    let played = run_config(&checked.workflow, &(Arc::new(Recorded::new(cassette)) as _));
+    let played = run_config(&checked.workflow, &(cassette as _));
     assert_eq!(run(played).await, steps);
 }

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::recorded::{Cassette, Recorded};
+use rondo_agent_kit::model::recorded::Cassette;
 use rondo_agent_kit::model::script::{Script, ScriptRoles};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
@@ -263,7 +263,7 @@ fn resolve_models_with(
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
-    let of_recording = cassette.clone().map(|cassette| Arc::new(Recorded::new(cassette)) as Arc<dyn Model>);
+    let of_recording = cassette.clone().map(|cassette| cassette as Arc<dyn Model>);
     let runtime = of_recording.or_else(|| Some(Arc::new(from_script.clone()?)));
     let replay_source = replay_source(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();

@@ -1,8 +1,8 @@
 //! Recordings of requests and replies, in a file that can answer the same requests again.
 //!
 //! The file is a *cassette*: JSON Lines, one line per head, message and attempt, documented in
-//! `engine/docs/cassettes.md`. A [`Recorder`] writes one during a run, [`Cassette::read`] reads one strictly, and
-//! [`Recorded`] plays it.
+//! `engine/docs/cassettes.md`. A [`Recorder`] writes one during a run, [`Cassette::read`] reads one strictly, and it plays
+//! as a [`Model`].
 //!
 //! Laws:
 //! - Playback equals the recording: the same chunks, reply, usage and cost, or the same fault.
@@ -21,8 +21,6 @@ mod format;
 mod read;
 mod recorder;
 
-use std::sync::Arc;
-
 use rondo_protocol::call::ModelCall;
 
 pub use cassette::Cassette;
@@ -31,27 +29,16 @@ pub use recorder::{Attempt, Recorder, Title};
 
 use super::{Completion, Deltas, Model};
 
-/// Plays a cassette. It keeps no position: a call names its request, its site and its attempt.
-#[derive(Debug, Clone)]
-pub struct Recorded {
-    cassette: Arc<Cassette>,
-}
-
-impl Recorded {
-    pub fn new(cassette: Arc<Cassette>) -> Self {
-        Self { cassette }
-    }
-}
-
-impl Model for Recorded {
+/// It keeps no position: a call names its request, its site and its attempt.
+impl Model for Cassette {
     fn is_paid(&self) -> bool {
         false
     }
 
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
-            let Some(take) = self.cassette.find(call) else {
-                return Err(difference::missing(&self.cassette, call));
+            let Some(take) = self.find(call) else {
+                return Err(difference::missing(self, call));
             };
             for (_, text) in take.attempt.chunks.iter() {
                 deltas.text(text);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Site};
@@ -165,7 +165,7 @@ fn refused(text: &str) -> Vec<Diagnostic> {
 /// The played outcome and its streamed parts.
 fn play(text: &str, call: &ModelCall) -> (Result<ModelAnswer, Fault>, Vec<String>) {
     let heard = Heard::default();
-    let outcome = wait(Recorded::new(Arc::new(read(text))).complete(call, &heard));
+    let outcome = wait(read(text).complete(call, &heard));
     (outcome, heard.0.into_inner().unwrap())
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rondo_agent_kit::conversation::{self, Position};
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::recorded::Recorded;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
 use rondo_core::conversation::Steps;
@@ -209,7 +208,7 @@ fn models(workflow: &Workflow, answers: &AnswerSource, script: Option<&Arc<Scrip
         let written = workflow.models.get(name).and_then(|model| model.model.clone());
         let recorded = cassette.and_then(|cassette| cassette.model(name)).map(str::to_owned);
         let provider: Arc<dyn Model> = match (cassette, script) {
-            (Some(cassette), _) => Arc::new(Recorded::new(Arc::clone(cassette))),
+            (Some(cassette), _) => Arc::clone(cassette) as _,
             (None, script) => Arc::new(Scripted::clone(script?)),
         };
         let model = ResolvedModel {
