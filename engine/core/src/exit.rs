@@ -53,20 +53,13 @@ impl Exit {
     /// The exit of a run.
     pub fn of_ended(ended: &Ended) -> Self {
         match ended {
-            Ended::Finished(ending) => Self::of_outcome(ending.outcome),
+            Ended::Finished(ending) if ending.outcome == Outcome::Done => Self::Done,
+            Ended::Finished(_) => Self::Failed,
             Ended::Stopped(fault) if fault.class == FaultClass::Store || fault.code == Code::HookDenied => {
                 Self::of_fault(fault.code)
             }
             Ended::Stopped(fault) => Self::of_class(fault.class),
             Ended::Waiting(_) => Self::Waiting,
-        }
-    }
-
-    /// The exit of a thread that has ended.
-    fn of_outcome(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => Self::Done,
-            Outcome::Failed | Outcome::Cancelled => Self::Failed,
         }
     }
 
@@ -161,12 +154,6 @@ mod tests {
         ] {
             assert_eq!(Exit::of_fault(code).code(), exit, "{code}");
         }
-    }
-
-    #[test]
-    fn a_thread_that_was_cancelled_ends_as_one_that_failed() {
-        assert_eq!(Exit::of_outcome(Outcome::Cancelled), Exit::Failed);
-        assert_eq!(Exit::of_outcome(Outcome::Done), Exit::Done);
     }
 
     #[test]
