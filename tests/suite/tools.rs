@@ -507,7 +507,7 @@ fn an_unattended_approval_waits_with_its_name() {
         let (_, engine) = engine();
         let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", "{}")]));
         let checked = one_role("condensed");
-        let grants = Grants { approve: vec![Rule::everything()], ..Grants::everything() };
+        let grants = Grants { approve: vec![Rule::of_tool("*")], ..Grants::everything() };
         let tools = vec![noting("look", Effect::Pure, &Calls::default())];
         let run_config = RunConfig { grants, ..equipped(&checked.workflow, &model, tools) };
         let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
@@ -522,7 +522,7 @@ async fn waits_for(engine: &Engine, calls: &Calls) -> (ThreadId, OpenForm, RunCo
     let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", r#"{"at":"this"}"#)]));
     let checked = one_role("condensed");
     let tools = vec![noting("look", Effect::External, calls)];
-    let grants = Grants { approve: vec![Rule::everything()], ..Grants::everything() };
+    let grants = Grants { approve: vec![Rule::of_tool("*")], ..Grants::everything() };
     let run_config = RunConfig { grants, ..equipped(&checked.workflow, &model, tools) };
     let handle = start_with(engine, &checked, Value::empty_object(), run_config.clone()).await;
     let thread = handle.thread.clone();

@@ -44,7 +44,7 @@ pub enum Decision {
 impl Grants {
     /// Grants every tool without approval: for a caller that decides by other means.
     pub fn everything() -> Self {
-        Self { tools: vec![Rule::everything()], deny: Vec::new(), approve: Vec::new() }
+        Self { tools: vec![Rule::of_tool("*")], deny: Vec::new(), approve: Vec::new() }
     }
 
     /// The reason why no call of a tool by a role may be made, which names the missing grant; `None` if some calls

@@ -92,12 +92,7 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// Covers every call of every tool.
-    pub fn everything() -> Self {
-        Self::of_tool("*")
-    }
-
-    /// Covers every call of a tool as a workflow names it: a name or `server.*`.
+    /// Covers every call of a tool as a workflow names it, a name or `server.*`; or of all tools, by `*`.
     pub fn of_tool(tool: &str) -> Self {
         Self { text: tool.to_owned(), role: None, tool: tool.to_owned(), only: Only::All }
     }
