@@ -185,15 +185,11 @@ impl EncodedCommit {
 }
 
 /// A step with its note and what finds it.
-///
-/// # Errors
-/// [`Error::Malformed`] if its note has no JSON form.
 pub(crate) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Error> {
     let (digest, seq) = (step.digest, step.seq);
-    let visit = step.found_by.as_ref().map_or(0, |key| key.visit);
     let change = |family, key, value| Change { family, key, value: Some(value) };
     let mut changes = vec![
-        change(Family::Steps, keys::step(thread, seq), codec::write_step(digest, visit, &step.bytes)),
+        change(Family::Steps, keys::step(thread, seq), codec::write_step(digest, step.visit(), &step.bytes)),
         change(Family::Notes, keys::note(thread, seq), codec::write_note(&step.note)?),
         change(Family::Index, keys::place(digest, thread, seq), Vec::new()),
     ];

@@ -111,6 +111,13 @@ pub struct NewStep {
     pub note: Note,
 }
 
+impl NewStep {
+    /// See [`StoredRecord::visit`].
+    pub fn visit(&self) -> u64 {
+        self.found_by.as_ref().map_or(0, |key| key.visit)
+    }
+}
+
 /// One commit, stored completely or not at all.
 #[derive(Debug, Clone)]
 pub struct Commit {

@@ -17,7 +17,8 @@ use rondo_protocol::object::Note;
 
 use super::chain::{verified, verified_object};
 use super::{
-    Commit, Deletion, Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
+    Commit, Deletion, Entries, Error, JournalRecord, LaneRow, NewStep, Read, Row, StepBytes, StepStore, StoredRecord,
+    VisitIndex, VisitKey,
 };
 
 /// How many steps a scan copies at a time; the store is not locked while a visitor runs.
@@ -49,7 +50,7 @@ struct Batch {
 struct Thread {
     row: Row,
     /// Those after its base, in order.
-    steps: Vec<Arc<Entry>>,
+    steps: Vec<Arc<NewStep>>,
     /// For each index, lane and role the visits and their records, in order.
     visits: BTreeMap<(VisitIndex, LanePath, RoleName), BTreeMap<u64, u64>>,
     lanes: BTreeMap<LanePath, LaneRow>,
@@ -61,15 +62,6 @@ impl Thread {
     fn new(row: Row) -> Self {
         Self { row, steps: Vec::new(), visits: BTreeMap::new(), lanes: BTreeMap::new(), lists: BTreeMap::new() }
     }
-}
-
-#[derive(Debug)]
-struct Entry {
-    seq: u64,
-    digest: Digest,
-    visit: u64,
-    bytes: Vec<u8>,
-    note: Note,
 }
 
 impl MemoryStore {
@@ -113,18 +105,11 @@ impl Contents {
             put(&mut entry.lists, opened_by, list);
         }
         if let Some(step) = step {
-            let mut visit = 0;
-            if let Some(key) = step.found_by {
-                visit = key.visit;
-                entry.visits.entry((key.index, key.lane, key.role)).or_default().insert(key.visit, step.seq);
+            if let Some(VisitKey { index, lane, role, visit }) = &step.found_by {
+                let found = (*index, lane.clone(), role.clone());
+                entry.visits.entry(found).or_default().insert(*visit, step.seq);
             }
-            entry.steps.push(Arc::new(Entry {
-                seq: step.seq,
-                digest: step.digest,
-                visit,
-                bytes: step.bytes,
-                note: step.note,
-            }));
+            entry.steps.push(Arc::new(step));
         }
         Ok(())
     }
@@ -171,13 +156,13 @@ fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 }
 
 impl Thread {
-    fn step(&self, seq: u64) -> Option<&Arc<Entry>> {
+    fn step(&self, seq: u64) -> Option<&Arc<NewStep>> {
         let shared = self.row.shared();
         self.steps.get(usize::try_from(seq.checked_sub(shared + 1)?).ok()?)
     }
 
     /// At most [`SCAN_STEPS`] steps within `seqs`.
-    fn some_steps(&self, seqs: RangeInclusive<u64>) -> Vec<Arc<Entry>> {
+    fn some_steps(&self, seqs: RangeInclusive<u64>) -> Vec<Arc<NewStep>> {
         let last = (*seqs.end()).min(seqs.start().saturating_add(SCAN_STEPS - 1));
         (*seqs.start()..=last).map_while(|seq| self.step(seq).cloned()).collect()
     }
@@ -235,10 +220,10 @@ impl Read for MemoryStore {
             drop(contents);
             let Some(read) = steps.last() else { return Ok(()) };
             next = read.seq.saturating_add(1);
-            for entry in steps {
-                let Entry { seq, digest, visit: number, bytes, note } = &*entry;
-                let note = note.clone();
-                if !visit(StepBytes { seq: *seq, digest: *digest, visit: *number, bytes, note })? {
+            for step in steps {
+                let NewStep { seq, digest, bytes, note, .. } = &*step;
+                let (number, note) = (step.visit(), note.clone());
+                if !visit(StepBytes { seq: *seq, digest: *digest, visit: number, bytes, note })? {
                     return Ok(());
                 }
             }
@@ -246,10 +231,10 @@ impl Read for MemoryStore {
     }
 
     fn own_record(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
-        let entry = self.contents.lock().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
-        let Some(entry) = entry else { return Ok(None) };
-        let record = verified(thread, seq, entry.digest, &entry.bytes)?;
-        Ok(Some((StoredRecord { seq, digest: entry.digest, visit: entry.visit, record }, entry.note.clone())))
+        let step = self.contents.lock().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
+        let Some(step) = step else { return Ok(None) };
+        let record = verified(thread, seq, step.digest, &step.bytes)?;
+        Ok(Some((StoredRecord { seq, digest: step.digest, visit: step.visit(), record }, step.note.clone())))
     }
 
     fn own_visits(
