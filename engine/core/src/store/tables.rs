@@ -96,14 +96,6 @@ fn page<T: Tables + ?Sized, V>(
     Ok(page)
 }
 
-/// Whether the step at a place has a digest. A place key contains only the beginning of a digest.
-fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq: u64) -> Result<bool, Error> {
-    match tables.get(Family::Steps, &keys::step(thread, seq))? {
-        Some(value) => Ok(codec::read_step(&value)?.digest == digest),
-        None => Err(missing(thread, seq, Family::Steps)),
-    }
-}
-
 /// The threads and numbers of the steps with a digest, of those whose places are within `keys`.
 fn places<T: Tables + ?Sized>(tables: &T, digest: Digest, keys: Range<Vec<u8>>) -> Result<Vec<(ThreadId, u64)>, Error> {
     let candidates = page(tables, (Family::Index, keys), usize::MAX, None, |key, _| {
@@ -111,7 +103,10 @@ fn places<T: Tables + ?Sized>(tables: &T, digest: Digest, keys: Range<Vec<u8>>) 
     })?;
     let mut places = Vec::new();
     for (thread, seq) in candidates {
-        if holds(tables, digest, &thread, seq)? {
+        let step = tables.get(Family::Steps, &keys::step(&thread, seq))?;
+        let step = step.ok_or_else(|| missing(&thread, seq, Family::Steps))?;
+        // Keys hold the beginning of a digest.
+        if codec::read_step(&step)?.digest == digest {
             places.push((thread, seq));
         }
     }
