@@ -19,7 +19,7 @@ use super::{Error, Tables as _, folder};
 /// [`Error::Damaged`] if something in the store cannot be read, [`Error::Io`].
 pub fn copy(from: &Path, reader: &RocksReader, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
     let mut copy = NewStore::begin(to)?;
-    let mut at = Progress { done: 0, of: reader.entries()? };
+    let mut at = Progress { done: 0, of: reader.tables.entries()? };
     for family in Family::ALL {
         // No key begins with the byte 0xff: its first byte is that of a kind.
         reader.range(family, Vec::new()..vec![u8::MAX], &mut |key, value| {

@@ -139,7 +139,7 @@ pub fn repair(
         let first = damage.into_iter().next().map(|(damage, _)| damage);
         return Err(first.map_or(Error::ReadOnly, Error::from));
     };
-    let mut store = Counted::new(&reader, progress)?;
+    let mut store = Counted::new(&reader.tables, progress)?;
     if let Some(mark) = readable(import::mark(&store))?.flatten() {
         store.pass_over(mark.threads);
     }
@@ -163,7 +163,7 @@ pub fn repair(
         repair.tell_unknown(&touched);
     }
     let Repair { to: made, steps, sum, .. } = repair;
-    let before = readable(reader.ledger())?.unwrap_or_default();
+    let before = readable(reader.tables.ledger())?.unwrap_or_default();
     made.finish(after(before, steps))?;
     folder::sign_as(from, to)?;
     Ok(sum)

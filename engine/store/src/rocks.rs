@@ -166,7 +166,7 @@ impl WriteStore for RocksStore {
 /// A store open for reading, possibly next to a writer. It holds no lock and changes nothing in the store's folder.
 pub struct RocksReader {
     // The fields are dropped in this order: the database closes before its scratch folder is deleted.
-    tables: RocksTables,
+    pub(super) tables: RocksTables,
     _copy: Option<Copy>,
     _scratch: Option<TempDir>,
 }
@@ -332,16 +332,6 @@ pub(super) trait Remnants: Tables {
     }
 }
 
-impl Remnants for RocksReader {
-    fn entries(&self) -> Result<u64, Error> {
-        self.tables.entries()
-    }
-
-    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.behind_damage(family, key)
-    }
-}
-
 impl Remnants for RocksTables {
     fn entries(&self) -> Result<u64, Error> {
         let mut all = 0;
@@ -360,7 +350,7 @@ impl Remnants for RocksTables {
     }
 }
 
-struct RocksTables {
+pub(super) struct RocksTables {
     db: DB,
     path: PathBuf,
     failure: Failure,

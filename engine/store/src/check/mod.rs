@@ -115,7 +115,7 @@ fn examined(
     }
     let mut examination = Examination { notices, ..Examination::default() };
     if let Some(reader) = reader {
-        run(&reader, &mut faults, &mut examination, (checkpoints, progress))?;
+        run(&reader.tables, &mut faults, &mut examination, (checkpoints, progress))?;
     }
     examination.faults = faults.into_list();
     Ok(examination)
