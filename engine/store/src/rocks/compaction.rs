@@ -22,31 +22,28 @@ impl RocksStore {
     /// # Errors
     /// [`Error::Io`] if RocksDB reports one, as without space. The entries are as they were.
     pub(crate) fn compact(&self, family: Family, from: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.compact(family, from)
-    }
-}
-
-impl RocksTables {
-    fn compact(&self, family: Family, from: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.usable()?;
-        let live = self.db.live_files().map_err(|error| fault(&self.path, &error))?;
+        let tables = &*self.tables;
+        tables.usable()?;
+        let live = tables.db.live_files().map_err(|error| fault(&tables.path, &error))?;
         let of_family = live.into_iter().filter(|file| file.column_family_name == family.name());
         let last = last_of_piece(of_family.filter_map(|file| Some((file.end_key?, file.size))).collect(), from);
         let mut options = CompactOptions::default();
         // Commits go on, and their tables are compacted too.
         options.set_exclusive_manual_compaction(false);
-        let family = self.family(family)?;
-        let errors = self.background_errors()?;
-        blocking(|| self.db.compact_range_cf_opt(family, Some(from), last.as_deref(), &options));
+        let family = tables.family(family)?;
+        let errors = tables.background_errors()?;
+        blocking(|| tables.db.compact_range_cf_opt(family, Some(from), last.as_deref(), &options));
         // The call itself reports nothing.
-        if self.background_errors()? > errors {
+        if tables.background_errors()? > errors {
             let what = "the tables could not be compacted; is there space on the device?".to_owned();
-            return Err(Error::Io { path: self.path.display().to_string(), what });
+            return Err(Error::Io { path: tables.path.display().to_string(), what });
         }
         // The least key behind it.
         Ok(last.map(|last| [&last[..], &[0]].concat()))
     }
+}
 
+impl RocksTables {
     fn background_errors(&self) -> Result<u64, Error> {
         let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS);
         Ok(errors.map_err(|error| fault(&self.path, &error))?.unwrap_or(0))
