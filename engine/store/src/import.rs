@@ -103,18 +103,13 @@ pub(super) fn mark(tables: &impl Tables) -> Result<Option<ImportMark>, Error> {
 /// Removes what was written under a mark, and the mark at the end.
 pub(super) fn abandon(tables: &impl WriteTables, mark: &ImportMark) -> Result<(), Error> {
     let write = |changes: Vec<Change>| tables.write(changes, false).map_err(|what| Error::Poisoned { what });
-    let of_threads = mark.threads.iter().flat_map(|thread| keys::of(thread).map(|range| (Some(thread), range)));
-    let of_batches = mark.batches.iter().map(|batch| (None, (Family::Threads, keys::batch_lines(batch, 0))));
-    for (thread, (family, mut range)) in of_threads.chain(of_batches) {
+    let of_threads = mark.threads.iter().flat_map(keys::of);
+    let of_batches = mark.batches.iter().map(|batch| (Family::Threads, keys::batch_lines(batch, 0)));
+    for (family, mut range) in of_threads.chain(of_batches) {
         loop {
             let mut changes = Vec::new();
             tables.range(family, range.clone(), &mut |key, value| {
-                if let (Family::Steps, Some(thread), Some(seq)) = (family, thread, keys::seq(key)) {
-                    let digest = codec::read_step(value)?.digest;
-                    let key = keys::place(digest, thread, seq);
-                    changes.push(Change { family: Family::Index, key, value: None });
-                }
-                changes.push(Change { family, key: key.to_vec(), value: None });
+                write::delete(&mut changes, family, key, value)?;
                 Ok(if changes.len() < DELETIONS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
             let Some(last) = changes.last() else { break };

@@ -198,6 +198,18 @@ pub(crate) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Err
     Ok(changes)
 }
 
+/// Adds the deletion of an entry, and that of what finds it if it is a step.
+pub(crate) fn delete(changes: &mut Vec<Change>, family: Family, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    if family == Family::Steps
+        && let (Some(thread), Some(seq)) = (keys::thread_of(key), keys::seq(key))
+    {
+        let step = codec::read_step(value).map_err(|error| error.at(family, key, Some(&thread)))?;
+        changes.push(Change { family: Family::Index, key: keys::place(step.digest, &thread, seq), value: None });
+    }
+    changes.push(Change { family, key: key.to_vec(), value: None });
+    Ok(())
+}
+
 pub(crate) fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
     let value = Some(codec::write_bytes(codec::BATCH_LINE, bytes));
     Change { family: Family::Threads, key: keys::batch_line(batch, line), value }

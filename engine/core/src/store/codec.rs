@@ -109,12 +109,6 @@ pub struct ImportMark {
     pub batches: Vec<BatchId>,
 }
 
-impl ImportMark {
-    pub fn names(&self, thread: &ThreadId) -> bool {
-        self.threads.contains(thread)
-    }
-}
-
 pub fn write_import_mark(mark: &ImportMark) -> Vec<u8> {
     let mut value = write_bytes(IMPORT, &mark.token);
     for ids in [

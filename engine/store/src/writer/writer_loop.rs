@@ -138,7 +138,7 @@ impl<T: WriteTables> WriterLoop<T> {
     fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit, sync: bool) -> Result<(), Error> {
         let (version, seq) = self.end(&commit.header.thread)?;
         commit.header.check_follows(version, seq)?;
-        if version == 0 && self.importing.as_ref().is_some_and(|mark| mark.names(&commit.header.thread)) {
+        if version == 0 && self.importing.as_ref().is_some_and(|mark| mark.threads.contains(&commit.header.thread)) {
             return Err(Error::Conflict { thread: commit.header.thread.clone() });
         }
         for needed in &commit.header.needs {
@@ -220,19 +220,14 @@ impl<T: WriteTables> WriterLoop<T> {
         self.refuse_needed(&deleted)?;
         let tables = &self.target.tables;
         let mut changes = Vec::new();
-        let mut delete = |family, key| changes.push(Change { family, key, value: None });
         for thread in &deleted {
             for (family, range) in keys::of(thread) {
                 tables.range(family, range, &mut |key, value| {
-                    if let (Family::Steps, Some(seq)) = (family, keys::seq(key)) {
-                        let step = codec::read_step(value).map_err(|error| error.at(family, key, Some(thread)))?;
-                        delete(Family::Index, keys::place(step.digest, thread, seq));
-                    }
-                    delete(family, key.to_vec());
+                    write::delete(&mut changes, family, key, value)?;
                     Ok(ControlFlow::Continue(()))
                 })?;
             }
-            delete(Family::Threads, keys::row(thread));
+            changes.push(Change { family: Family::Threads, key: keys::row(thread), value: None });
         }
         // Nothing fails from here on.
         batch.changes.append(&mut changes);
