@@ -308,22 +308,35 @@ pub enum CheckedEntry {
 
 /// Reads the key and the value of an entry that is neither a row, a step nor an object.
 pub fn check_entry(family: Family, key: &[u8], value: &[u8]) -> Result<CheckedEntry, Error> {
-    use keys::EntryKind;
-    let kind = keys::entry_kind(key).ok_or_else(|| Damage::new("a key cannot be read").at(family, key))?;
-    Ok(match kind {
-        EntryKind::Place { seq } if value.is_empty() => CheckedEntry::Step(seq),
-        EntryKind::Place { .. } => return Err(Damage::new("the location of a step has a value").into()),
-        EntryKind::Visit => CheckedEntry::Step(read_seq(value)?),
-        EntryKind::Note { seq } => read_note(value).map(|_| CheckedEntry::Step(seq))?,
-        EntryKind::Lane => CheckedEntry::Lane(read_lane(value)?),
-        EntryKind::List { opened_by } => read_bytes(value, LIST).map(|_| CheckedEntry::Opened(opened_by))?,
-        EntryKind::Batch => read_bytes(value, BATCH).map(|_| CheckedEntry::Other)?,
-        EntryKind::BatchLine => read_bytes(value, BATCH_LINE).map(|_| CheckedEntry::Other)?,
-        EntryKind::Record => read_bytes(value, RECORD).map(|_| CheckedEntry::Other)?,
-        EntryKind::Hook => read_bytes(value, HOOK).map(|_| CheckedEntry::Other)?,
-        EntryKind::Format => read_format(value).map(|_| CheckedEntry::Other)?,
-        EntryKind::Ledger => read_ledger(value).map(|_| CheckedEntry::Other)?,
-        EntryKind::Import => read_import_mark(value).map(|_| CheckedEntry::Other)?,
+    let unreadable = || Err(Damage::new("a key cannot be read").at(family, key).into());
+    read_entry(key, value).unwrap_or_else(unreadable)
+}
+
+/// `None` if the key has another shape than those of its kind.
+fn read_entry(key: &[u8], value: &[u8]) -> Option<Result<CheckedEntry, Error>> {
+    let opaque = |form| read_bytes(value, form).map(|_| CheckedEntry::Other);
+    match key {
+        keys::FORMAT => return Some(read_format(value).map(|_| CheckedEntry::Other)),
+        keys::LEDGER => return Some(read_ledger(value).map(|_| CheckedEntry::Other)),
+        keys::IMPORT => return Some(read_import_mark(value).map(|_| CheckedEntry::Other)),
+        _ => {}
+    }
+    let (kind, rest) = key.split_first_chunk::<2>()?;
+    let number = || Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?));
+    Some(match *kind {
+        keys::PLACE => match (keys::placed(key)?, value.is_empty()) {
+            ((_, seq), true) => Ok(CheckedEntry::Step(seq)),
+            (_, false) => Err(Damage::new("the location of a step has a value").into()),
+        },
+        keys::VISIT | keys::COMPACTION if keys::is_visit(key) => read_seq(value).map(CheckedEntry::Step),
+        keys::NOTE => number().map(|seq| read_note(value).map(|_| CheckedEntry::Step(seq)))?,
+        keys::LANE => keys::lane_of_row(key).map(|_| read_lane(value).map(CheckedEntry::Lane))?,
+        keys::LIST => number().map(|opened_by| read_bytes(value, LIST).map(|_| CheckedEntry::Opened(opened_by)))?,
+        keys::BATCH => keys::batch_of(key).map(|_| opaque(BATCH))?,
+        keys::BATCH_LINE => keys::batch_of_line(key).map(|_| opaque(BATCH_LINE))?,
+        keys::RECORD => keys::lane_of_record(key).map(|_| opaque(RECORD))?,
+        keys::HOOK if keys::is_hook(key) => opaque(HOOK),
+        _ => return None,
     })
 }
 

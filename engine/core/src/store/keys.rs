@@ -52,17 +52,17 @@ impl Family {
 
 const OBJECT: [u8; 2] = *b"ob";
 const STEP: [u8; 2] = *b"st";
-const PLACE: [u8; 2] = *b"pl";
-const VISIT: [u8; 2] = *b"vi";
-const COMPACTION: [u8; 2] = *b"vc";
-const NOTE: [u8; 2] = *b"no";
+pub(super) const PLACE: [u8; 2] = *b"pl";
+pub(super) const VISIT: [u8; 2] = *b"vi";
+pub(super) const COMPACTION: [u8; 2] = *b"vc";
+pub(super) const NOTE: [u8; 2] = *b"no";
 const ROW: [u8; 2] = *b"th";
-const LANE: [u8; 2] = *b"tl";
-const LIST: [u8; 2] = *b"te";
-const BATCH: [u8; 2] = *b"tb";
-const BATCH_LINE: [u8; 2] = *b"ti";
-const RECORD: [u8; 2] = *b"jo";
-const HOOK: [u8; 2] = *b"hk";
+pub(super) const LANE: [u8; 2] = *b"tl";
+pub(super) const LIST: [u8; 2] = *b"te";
+pub(super) const BATCH: [u8; 2] = *b"tb";
+pub(super) const BATCH_LINE: [u8; 2] = *b"ti";
+pub(super) const RECORD: [u8; 2] = *b"jo";
+pub(super) const HOOK: [u8; 2] = *b"hk";
 
 /// Every kind of key with its family. Those of the store itself follow below.
 const KINDS: [([u8; 2], Family); 13] = [
@@ -99,54 +99,18 @@ pub fn thread_of(key: &[u8]) -> Option<ThreadId> {
     }
 }
 
-/// The kind of an entry that is neither a row, a step nor an object, with the step that its key names.
-#[derive(Debug, Clone, Copy)]
-pub enum EntryKind {
-    Place { seq: u64 },
-    Visit,
-    Note { seq: u64 },
-    Lane,
-    List { opened_by: u64 },
-    Batch,
-    BatchLine,
-    Record,
-    Hook,
-    Format,
-    Ledger,
-    Import,
+/// Whether the key of a visit or a compaction has its shape.
+pub(super) fn is_visit(key: &[u8]) -> bool {
+    let names =
+        key.get(18..).and_then(<[u8]>::split_last_chunk::<8>).and_then(|(names, _)| std::str::from_utf8(names).ok());
+    let names = names.and_then(|names| names.strip_suffix('\0')?.split_once('\0'));
+    names.is_some_and(|(lane, role)| LanePath::new(lane).is_ok() && RoleName::new(role).is_ok())
 }
 
-/// The kind of such an entry; `None` if its key has another shape.
-pub(crate) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
-    match key {
-        FORMAT => return Some(EntryKind::Format),
-        LEDGER => return Some(EntryKind::Ledger),
-        IMPORT => return Some(EntryKind::Import),
-        _ => {}
-    }
-    let (kind, rest) = key.split_first_chunk::<2>()?;
-    let numbered = || Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?));
-    match *kind {
-        PLACE => placed(key).map(|(_, seq)| EntryKind::Place { seq }),
-        VISIT | COMPACTION => {
-            let (names, _visit) = rest.get(16..)?.split_last_chunk::<8>()?;
-            let (lane, role) = std::str::from_utf8(names).ok()?.strip_suffix('\0')?.split_once('\0')?;
-            LanePath::new(lane).ok()?;
-            RoleName::new(role).ok()?;
-            Some(EntryKind::Visit)
-        }
-        NOTE => numbered().map(|seq| EntryKind::Note { seq }),
-        LANE => lane_of_row(key).map(|_| EntryKind::Lane),
-        LIST => numbered().map(|opened_by| EntryKind::List { opened_by }),
-        BATCH => batch_of(key).map(|_| EntryKind::Batch),
-        BATCH_LINE => (rest.len() == 20).then_some(EntryKind::BatchLine),
-        RECORD => lane_of_record(key).map(|_| EntryKind::Record),
-        HOOK => {
-            let (length, space) = rest.split_first_chunk::<2>()?;
-            space.get(..usize::from(u16::from_be_bytes(*length))).map(|_| EntryKind::Hook)
-        }
-        _ => None,
-    }
+/// Whether the key of a hook's value has its shape.
+pub(super) fn is_hook(key: &[u8]) -> bool {
+    let space = key.get(2..).and_then(<[u8]>::split_first_chunk::<2>);
+    space.is_some_and(|(length, space)| space.len() >= usize::from(u16::from_be_bytes(*length)))
 }
 
 /// The number of the store's format, in [`Family::Meta`]. Its value always has four bytes and no version.
