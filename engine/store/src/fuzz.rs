@@ -6,9 +6,9 @@ use std::io::Write as _;
 
 use super::anchor::{AnchorState, CHECKED_BYTES, FILE_BYTES, encode, newest};
 use super::codec::{
-    BATCH, BATCH_LINE, HOOK, LIST, RECORD, read_bytes, read_format, read_lane, read_ledger, read_note, read_object,
-    read_row, read_row_end, read_seq, read_step, write_bytes, write_lane, write_ledger, write_note, write_object,
-    write_row, write_step,
+    BATCH, BATCH_LINE, HOOK, LIST, RECORD, read_bytes, read_format, read_import_mark, read_lane, read_ledger,
+    read_note, read_object, read_row, read_row_end, read_seq, read_step, write_bytes, write_import_mark, write_lane,
+    write_ledger, write_note, write_object, write_row, write_step,
 };
 use super::{frames, keys};
 
@@ -26,6 +26,9 @@ pub fn value(input: &[u8]) {
     }
     if let Ok(step) = read_step(input) {
         assert_eq!(write_step(step.digest, step.visit, step.bytes), input);
+    }
+    if let Ok(mark) = read_import_mark(input) {
+        assert_eq!(read_import_mark(&write_import_mark(&mark)), Ok(mark));
     }
     if let Ok(ledger) = read_ledger(input) {
         assert_eq!(read_ledger(&write_ledger(&ledger)), Ok(ledger));

@@ -597,15 +597,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
-            let value = write_bytes(LIST, &bytes);
-            let _ = (read_lane(&value), [LIST, RECORD, HOOK].map(|form| read_bytes(&bytes, form).is_ok()), read_format(&bytes));
-            let _ = (read_row(&value), read_step(&value), read_object(&value), read_note(&value), read_ledger(&value));
-            let _ = (read_row(&bytes), read_step(&bytes), read_object(&bytes), read_note(&bytes), read_seq(&bytes));
-            let _ = (read_import_mark(&value), read_import_mark(&bytes));
-        }
-
-        #[test]
         fn a_row_that_was_cut_is_damaged(cut in 1..200_usize) {
             let value = write_row(&full_row());
             let cut = value.len().saturating_sub(cut).max(1);
