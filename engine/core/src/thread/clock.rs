@@ -25,11 +25,6 @@ impl Clock {
         }
     }
 
-    /// A visit starts.
-    pub fn enter(&mut self) {
-        self.working += 1;
-    }
-
     /// A visit ends, after waiting `waited_ms` for a person.
     pub fn leave(&mut self, waited_ms: u64) {
         self.working = self.working.saturating_sub(1);

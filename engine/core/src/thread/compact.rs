@@ -78,7 +78,7 @@ impl Machine {
             }
         }
         if !self.ignores_limits {
-            self.clock.enter();
+            self.clock.working += 1;
         }
         let dispatch = self.lane(path).and_then(Lane::visiting).ok_or_else(|| no_lane(path))?;
         let visit = Action::Visit(Box::new(self.visit(path, dispatch)?));

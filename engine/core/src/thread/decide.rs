@@ -182,7 +182,7 @@ impl Machine {
                 self.after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
                 self.clock.waiting += 1;
             } else if !self.ignores_limits {
-                self.clock.enter();
+                self.clock.working += 1;
             }
             let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
             self.after.actions.push(visit);

@@ -121,8 +121,8 @@ pub enum Undecided {
         found: &'static str,
     },
     /// Anything else, such as a step that cannot be recalled.
-    #[error("{0}")]
-    Fault(Fault),
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }
 
 impl Undecided {
@@ -132,12 +132,6 @@ impl Undecided {
             Self::Unrendered { part, error, .. } => Self::Unrendered { what, part, error },
             other => other,
         }
-    }
-}
-
-impl From<Fault> for Undecided {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
     }
 }
 
