@@ -136,9 +136,6 @@ pub struct Script {
 }
 
 /// How to read the answers of each role.
-///
-/// # Errors
-/// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
     let contracts = contracts(workflow)?.into_iter().map(|(name, contract)| (name, BodyReader::Contract(contract)));
     let is_text = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_) | RoleKind::Workflow(_));
@@ -167,9 +164,6 @@ fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
 }
 
 /// The roles that a script can answer for.
-///
-/// # Errors
-/// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Error> {
     let mut parts = ScriptRoles::new();
     for (path, workflow) in workflow.tree() {
@@ -253,9 +247,6 @@ pub fn model_roles(
 }
 
 /// Resolves every model and tool role of a workflow. `script` answers in place of tools if it has entries.
-///
-/// # Errors
-/// If a model is not resolved, or the definition is not supported by this version.
 pub fn resolve(
     workflow: &Workflow,
     policies: &BTreeMap<String, RolePolicy>,

@@ -1,6 +1,4 @@
 //! The user's secret, and the tags that it gives: HMAC-SHA256 (RFC 2104).
-//!
-//! Where it is kept is not known here.
 
 use hmac::digest::Key;
 use hmac::{Hmac, KeyInit as _, Mac as _};

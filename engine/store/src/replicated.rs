@@ -197,9 +197,6 @@ impl<S: WriteStore + StepStore> Replica for Copied<S> {
 }
 
 /// Whether a store is a copy of logs: who drives its threads is then not known to it.
-///
-/// # Errors
-/// Those of reading it.
 pub fn is_copy(store: &(impl Read + ?Sized)) -> Result<bool, Error> {
     Ok(!store.hook_values(POSITIONS, &[], 1)?.is_empty())
 }

@@ -98,9 +98,6 @@ impl Staging {
     }
 
     /// Replaces the note of a step.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] if it has no JSON form.
     pub fn replace_note(&self, thread: &ThreadId, seq: u64, note: &Note) -> Result<(), Error> {
         let value = Some(codec::write_note(note)?);
         self.put(Change { family: Family::Notes, key: keys::note(thread, seq), value })

@@ -48,10 +48,7 @@ impl Write {
         Ok(Self::Commit { commit, sync: durability == Durability::Sync })
     }
 
-    /// Checks journal records.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] if they are too large.
+    /// Checks that journal records are not too large.
     pub(crate) fn records(thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> Result<Self, Error> {
         if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
             || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES

@@ -8,8 +8,6 @@
 //!
 //! A caller that submits a write while no other is waiting makes it on its own thread, which saves two wake-ups across
 //! cores. All others leave it to the writer's thread. The queue is bounded in number and in bytes.
-//!
-//! The writer uses tables and the anchor, and knows nothing of RocksDB.
 
 mod queue;
 mod writer_loop;
@@ -73,10 +71,6 @@ struct Shared<T> {
 }
 
 impl<T: WriteTables> Writer<T> {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the system cannot start a thread.
     pub(super) fn start(target: Target<T>, failure: Failure) -> Result<Self, Error> {
         let writing = Mutex::new(WriterLoop::new(target, Arc::clone(&failure)));
         let shared = Arc::new(Shared { queue: Mutex::default(), wanted: Condvar::new(), writing, failure });

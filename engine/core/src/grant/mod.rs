@@ -3,8 +3,6 @@
 //! A role may make calls that the operator grants, the workflow asks for and the role lists. The last two are the
 //! same, because a workflow asks for what its roles list; this module handles the first. Each entry is a [`Rule`].
 //! `deny` takes precedence over `approve`, and `approve` over `tools`.
-//!
-//! This module uses no file and no terminal: the command line handles questions and earlier answers.
 
 mod ceilings;
 mod rule;

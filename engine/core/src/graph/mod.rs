@@ -2,8 +2,6 @@
 //!
 //! The interface uses names and hides petgraph: the only index that leaves this module is [`EdgeId`], which numbers
 //! edges in the order of the file and so is the same in every process.
-//!
-//! This module decides nothing: `thread` chooses the edge to take.
 
 mod entry;
 mod lower;

@@ -95,9 +95,6 @@ pub fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
 }
 
 /// Whether a record can be step `seq` of a thread in which `last` is the step before it.
-///
-/// # Errors
-/// Any error of `place`.
 pub fn follows(record: &Record, seq: u64, last: Option<&Last>, place: &Locate<'_>) -> Result<bool, Error> {
     let prev = record.prev();
     if seq == 1 {

@@ -186,9 +186,6 @@ pub fn note_json(note: &Note) -> Result<Vec<u8>, Error> {
 }
 
 /// Encodes a note.
-///
-/// # Errors
-/// As [`note_json`].
 pub fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
     Ok(write_bytes(NOTE, &note_json(note)?))
 }

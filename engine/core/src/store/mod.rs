@@ -3,13 +3,10 @@
 //! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are shared
 //! objects named by digest. There is one trait per need: [`Read`] for readers, [`StepStore`] for writers, [`ThreadDrivers`]
 //! where several processes write. Every store keeps the same contract (`tests/contract.rs`); the one in memory is here.
-//!
-//! This module knows nothing of graphs, hooks, models or terminals.
 
 pub mod chain;
 pub mod codec;
 mod commit;
-
 pub mod error;
 pub mod keys;
 pub(crate) mod lineage;
@@ -140,9 +137,6 @@ pub trait Read: Send + Sync {
     }
 
     /// Like [`scan`](Self::scan), without rebinds and compactions.
-    ///
-    /// # Errors
-    /// As [`scan`](Self::scan).
     fn steps(
         &self,
         thread: &ThreadId,
@@ -153,26 +147,17 @@ pub trait Read: Send + Sync {
     }
 
     /// One record with its note.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn record_at(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
         lineage::record_at(self, thread, seq)
     }
 
     /// One step with its note; `None` also if this number is not that of a step.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
         let found = self.record_at(thread, seq)?;
         Ok(found.and_then(|(stored, note)| stored.into_step().map(|step| (step, note))))
     }
 
     /// A role's visits in a lane and their steps: `(visit, seq)` for visits within `visits`, in order.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn visits(
         &self,
         thread: &ThreadId,
@@ -184,25 +169,16 @@ pub trait Read: Send + Sync {
     }
 
     /// The compactions of a role's history in a lane: `(through_visit, seq)`, in order.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn compactions(&self, thread: &ThreadId, lane: &LanePath, role: &RoleName) -> Result<Vec<(u64, u64)>, Error> {
         lineage::visits(self, thread, VisitIndex::Compactions, (lane, role), 0..=u64::MAX)
     }
 
     /// The last record of the trunk up to number `at`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn trunk_head(&self, thread: &ThreadId, at: u64) -> Result<Option<Digest>, Error> {
         lineage::trunk_head(self, thread, at)
     }
 
     /// The number of the record with a digest in a thread.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
         lineage::place(self, thread, digest)
     }

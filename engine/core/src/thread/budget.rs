@@ -198,9 +198,6 @@ impl Budget {
     }
 
     /// Reserves what a call may use, or returns the limit that it could exceed.
-    ///
-    /// # Errors
-    /// [`Code::ThreadLimit`].
     pub fn admit(
         &mut self,
         lane: &LanePath,

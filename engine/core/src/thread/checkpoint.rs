@@ -120,9 +120,6 @@ pub struct Stored<'a> {
 
 impl Lane {
     /// Its row; the trunk has none.
-    ///
-    /// # Errors
-    /// If it cannot be written, which is a bug.
     pub(super) fn row(&self) -> Result<Option<(LanePath, LaneState)>, Fault> {
         let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
         let state = LaneState {
@@ -137,9 +134,6 @@ impl Lane {
 
 impl Machine {
     /// The bytes of the thread's checkpoint.
-    ///
-    /// # Errors
-    /// If it cannot be written, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
         let spent = Spent { active_ms: self.clock.active_ms, ..self.budget.spent };
         written(&Checkpoint { trunk: LaneFold::of(&self.trunk), spent, roles: Cow::Borrowed(&self.budget.roles) })

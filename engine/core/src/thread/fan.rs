@@ -24,7 +24,6 @@ const UNMET: &str = "need";
 /// An open fan-out.
 #[derive(Debug, Clone)]
 pub struct Fan {
-    /// Its edge.
     pub edge: Arc<Edge>,
     /// The targets of the edge.
     pub out: Arc<FanOut>,
@@ -114,7 +113,6 @@ impl Fan {
             && !step.observations.iter().any(is_unmet)
     }
 
-    /// Adds an opened lane.
     pub fn add(&mut self, index: u32, lane: Lane) {
         self.open += usize::from(lane.is_open());
         self.arrived += usize::from(matches!(lane.phase, LanePhase::Arrived(_)));
@@ -299,15 +297,11 @@ pub struct Branches<'a> {
 }
 
 impl Branches<'_> {
-    /// The number of branches.
     pub fn len(&self) -> usize {
         self.lanes.len()
     }
 
     /// The value at the beginning of `path` in the lane at `at`, and the number of names it consumed.
-    ///
-    /// # Errors
-    /// If a step cannot be recalled or a part cannot be rendered.
     pub fn find(&self, at: usize, path: &[&str], context: DecisionInput<'_>) -> Result<(Value, usize), Fault> {
         let Some(lane) = self.lanes.get(at) else { return Ok((Value::Null, 0)) };
         let Some(name) = path.first() else {
@@ -319,7 +313,6 @@ impl Branches<'_> {
     }
 }
 
-/// A member of a branch.
 fn member(lane: &Lane, name: &str, context: DecisionInput<'_>) -> Result<Value, Fault> {
     let last = lane.last.as_ref();
     let episode = || last.map(|last| context.episode(last.step)).transpose();
@@ -339,5 +332,4 @@ fn member(lane: &Lane, name: &str, context: DecisionInput<'_>) -> Result<Value, 
     })
 }
 
-/// The members of a branch.
 const MEMBERS: [&str; 8] = ["role", "index", "item", "status", "output", "body", "part", "error"];

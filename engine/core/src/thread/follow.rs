@@ -47,9 +47,6 @@ impl Machine {
     }
 
     /// Follows a committed record of any kind; `false` if it does not follow.
-    ///
-    /// # Errors
-    /// As [`follow`](Self::follow).
     pub fn follow_record(
         &mut self,
         record: &Record,

@@ -2,8 +2,6 @@
 //!
 //! The [`Machine`] takes inputs and returns actions. A driver (`crate::local`) carries them out; scenarios,
 //! simulations and checkpoints drive the same machine. It handles lanes: a fan-out opens them, and its join ends them.
-//!
-//! This module uses `graph` and two pure modules of `agent-kit`, and no store, provider, task, clock or terminal.
 
 mod budget;
 mod checkpoint;

@@ -61,9 +61,6 @@ impl Machine {
     }
 
     /// The same thread under another definition, as if it had moved there now.
-    ///
-    /// # Errors
-    /// If it cannot go on there.
     pub fn moved(&self, to: Definition, recall: &dyn StepLookup) -> Result<Self, Fault> {
         let mut moved = self.clone().keeping(&to);
         moved.move_to(to);

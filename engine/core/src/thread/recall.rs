@@ -13,30 +13,19 @@ use super::lane::{EdgeCount, OwnVisits};
 use super::message::NewStep;
 use crate::graph::EdgeId;
 
-/// Looks up earlier steps of the thread. Results are deterministic, so that the machine stays a pure function.
+/// Looks up earlier steps of the thread. Results are deterministic, so that the machine stays a pure function. Every
+/// method fails if what it looks up is missing or damaged.
 pub trait StepLookup {
     /// The step with a number, in the form for templates.
-    ///
-    /// # Errors
-    /// If it is missing or damaged.
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault>;
 
     /// The state from earlier rounds of a lane; `None` if none of its steps was committed.
-    ///
-    /// # Errors
-    /// If it is damaged.
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault>;
 
     /// The steps of a role's visits in the trunk, oldest first.
-    ///
-    /// # Errors
-    /// If the index is damaged.
     fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault>;
 
     /// The list of the `each` in the fan-out that step `opened_by` opened, if it is stored.
-    ///
-    /// # Errors
-    /// If it is damaged.
     fn list(&self, opened_by: u64) -> Result<Option<Arc<Value>>, Fault>;
 }
 

@@ -1,6 +1,4 @@
 //! Chooses the next edge of a lane and renders its prompt.
-//!
-//! It uses the graph and what a lane sees, and no clock, store or provider.
 
 use std::sync::Arc;
 
@@ -148,7 +146,6 @@ impl From<Undecided> for Fault {
 
 /// Renders parts of one edge in one scope.
 pub struct EdgeTexts<'a> {
-    /// The scope.
     pub scope: &'a LaneScope<'a>,
     /// The source of the edge, for people.
     pub from: &'a str,
@@ -157,13 +154,11 @@ pub struct EdgeTexts<'a> {
 }
 
 impl EdgeTexts<'_> {
-    /// Renders a text.
     pub fn text(&self, key_of: &str, template: &Template) -> Decided<String> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| self.unrendered(key(self.part, key_of), error)))
     }
 
-    /// Renders a value.
     pub fn value(&self, part: &str, template: &ValueTemplate) -> Decided<Value> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| {
@@ -179,7 +174,6 @@ impl EdgeTexts<'_> {
         self.scope.checked(holds.map_err(|error| self.unrendered(key(self.part, "when"), error)))
     }
 
-    /// Evaluates a list.
     pub fn list(&self, over: &Expr) -> Decided<Vec<Value>> {
         let value = over.eval(self.scope);
         let value = self.scope.checked(value.map_err(|error| self.unrendered(key(self.part, "each"), error)))?;
@@ -244,9 +238,6 @@ pub fn bounded(edge: &Edge) -> Option<(EdgeId, Option<RoleName>)> {
 }
 
 /// The role that entered a lane's last role.
-///
-/// # Errors
-/// If there is none.
 pub fn back(lane: &Lane) -> Decided<RoleName> {
     let entered_from = lane.last.as_ref().and_then(|last| RoleName::new(&last.entered_from).ok());
     entered_from.filter(|role| role.as_str() != "start").ok_or_else(|| Undecided::NoEdge { place: "back".to_owned() })

@@ -26,9 +26,6 @@ pub struct DecisionInput<'a> {
 
 impl DecisionInput<'_> {
     /// The step with a number.
-    ///
-    /// # Errors
-    /// If it cannot be recalled.
     pub fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         match self.fresh {
             Some(fresh) if fresh.seq == seq => Ok(Arc::clone(fresh)),
@@ -49,9 +46,6 @@ pub struct LaneScope<'a> {
 
 impl<'a> LaneScope<'a> {
     /// The scope of `lane` after step `last`, with the branches of a fan-out.
-    ///
-    /// # Errors
-    /// If that step cannot be recalled.
     pub fn new(
         context: DecisionInput<'a>,
         lane: &'a Lane,
@@ -63,27 +57,19 @@ impl<'a> LaneScope<'a> {
     }
 
     /// The scope of `lane` after its own last step.
-    ///
-    /// # Errors
-    /// If that step cannot be recalled.
     pub fn after_last_step(context: DecisionInput<'a>, lane: &'a Lane) -> Decided<Self> {
         Self::new(context, lane, lane.last.as_ref(), lane.joined.as_deref())
     }
 
-    /// The lane.
     pub fn lane(&self) -> &'a Lane {
         self.lane
     }
 
-    /// The last step.
     pub fn last(&self) -> Option<&Arc<Episode>> {
         self.last.as_ref()
     }
 
     /// Returns `outcome`, unless a lookup has failed.
-    ///
-    /// # Errors
-    /// Those of `outcome`, or that of the failed lookup.
     pub fn checked<T>(&self, outcome: Decided<T>) -> Decided<T> {
         match self.fault.borrow_mut().take() {
             Some(fault) => Err(fault.into()),

@@ -36,7 +36,6 @@ impl NewStore {
         Ok(Self { folder: folder.to_owned(), tables, batch: Vec::new(), batch_bytes: 0 })
     }
 
-    /// Adds an entry.
     pub(in super::super) fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.batch.push(Change { family, key: key.to_vec(), value: Some(value.to_vec()) });
         self.batch_bytes += key.len() + value.len();

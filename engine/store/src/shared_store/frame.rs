@@ -12,9 +12,7 @@ pub(super) const MAX_FRAME_BYTES: usize = 512 << 20;
 /// How much of a frame is read at a time, so that a false length costs nothing.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Sends a message.
-///
-/// Calls `patience` each time the other side accepts nothing during the stream's timeout.
+/// Sends a message. Calls `patience` each time the other side accepts nothing during the stream's timeout.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if it is too large, and any error of the system.

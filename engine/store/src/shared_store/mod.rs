@@ -3,8 +3,6 @@
 //! Each process drives its own threads. The socket carries reads and writes of tables, and which process drives which
 //! thread, so that a thread can be cancelled from anywhere; it carries no settings and no keys. Only processes of the
 //! same user and version are served.
-//!
-//! This module knows nothing of workflows, engines or terminals.
 
 mod client;
 mod drivers;
