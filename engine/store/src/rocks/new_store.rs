@@ -43,7 +43,7 @@ impl NewStore {
     }
 
     /// Writes what was added, so that it can be read.
-    pub(in super::super) fn write(&mut self) -> Result<(), Error> {
+    fn write(&mut self) -> Result<(), Error> {
         self.batch_bytes = 0;
         let changes = std::mem::take(&mut self.batch);
         self.change(changes)
