@@ -47,7 +47,7 @@ impl Worker {
         let asking = rondo.clone();
         let own = blocking(move || asking.trusted_store(&asking.operator().agreed_settings()?));
         let sessions = Arc::new(Sessions::default());
-        let copied = rondo.open_replicated(own.await?.0, Arc::clone(&sessions) as _).await?;
+        let copied = rondo.open_replicated(own.await?, Arc::clone(&sessions) as _).await?;
         let driver = ThreadDriver { rondo: rondo.clone(), draining: Arc::default(), is_ending: Arc::default() };
         let (client, replica) = (cluster.client(), Arc::new(copied));
         let inner = rondo_restate::Worker { client, driver: Arc::new(driver.clone()), replica, sessions };

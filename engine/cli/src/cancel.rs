@@ -20,8 +20,8 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, store, durability) = args.store.trusted_on(&args.on, output)?;
-    let (thread, _) = find_thread(existing_store_at(&store.folder)?.store.as_ref(), &args.thread)?;
+    let (rondo, store) = args.store.trusted_on(&args.on, output)?;
+    let (thread, _) = find_thread(existing_store_at(&store.opening.folder)?.store.as_ref(), &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
         Box::pin(async move {
@@ -31,7 +31,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         })
     });
-    let exit = run_task(task, Writing { rondo, to_open: Some((store, durability)) }, output)?;
+    let exit = run_task(task, Writing { rondo, to_open: Some(store) }, output)?;
     if exit == Exit::Done {
         output.tell(&format!("thread {thread} is cancelled\n"));
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rondo::core::Error;
 use rondo::protocol::diagnostic::Code;
-use rondo::protocol::event::Durability;
 use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::store::folder::disk_usage;
 use rondo::store::{Read, Row, Status, StepStore, rows_after};
@@ -49,7 +48,7 @@ pub struct DeletionArgs {
 pub struct Deleted {
     pub threads: BTreeSet<ThreadId>,
     /// The store that was written; `None` if nothing was deleted.
-    pub store: Option<(TrustedStore, Durability)>,
+    pub store: Option<TrustedStore>,
     /// Whether a collection of garbage costs little beside the deletion.
     is_large: bool,
 }
@@ -57,12 +56,12 @@ pub struct Deleted {
 impl Deleted {
     /// Gives the space back, where that costs little beside the deletion.
     pub fn give_back(self, output: &Output) -> Result<Exit, Failure> {
-        let Some((store, durability)) = self.store else {
+        let Some(store) = self.store else {
             output.tell("nothing was deleted\n");
             return Ok(Exit::Done);
         };
-        let is_worth_it = self.is_large || disk_usage(&store.folder)?.bytes <= SMALL_BYTES;
-        let told = match is_worth_it.then(|| gc::collect(store, durability)) {
+        let is_worth_it = self.is_large || disk_usage(&store.opening.folder)?.bytes <= SMALL_BYTES;
+        let told = match is_worth_it.then(|| gc::collect(store)) {
             None => "deleted; `rondo gc` gives their space back\n".to_owned(),
             Some(Ok(Collected { garbage, before, after })) => format!(
                 "deleted, with {} that no other thread needs; the store took {} and takes {}\n",
@@ -189,9 +188,9 @@ impl Deletion {
         Ok(Some(deleted))
     }
 
-    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(TrustedStore, Durability), Failure> {
-        let (rondo, store, durability) = args.store.trusted(output)?;
-        let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
+    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<TrustedStore, Failure> {
+        let (rondo, store) = args.store.trusted(output)?;
+        let writing = Writing { rondo, to_open: Some(store.clone()) };
         let chunks = self.chunks();
         drop(self);
         with_session(writing, async |Session { engine, .. }| {
@@ -206,7 +205,7 @@ impl Deletion {
             }
             Ok(Exit::Done)
         })?;
-        Ok((store, durability))
+        Ok(store)
     }
 
     /// The threads in the order of their deletion: a fork before its base, a child together with its parent.

@@ -1,4 +1,3 @@
-use rondo::protocol::event::Durability;
 use rondo::tell::{plural, size};
 use rondo::upkeep::{self, Collected};
 
@@ -35,14 +34,13 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (garbage, usage) = with_bar(|progress| upkeep::garbage(&folder, &deleted.threads, progress))?;
         (garbage, usage, None)
     } else {
-        let (store, durability) = if let Some(written) = deleted.store {
+        let store = if let Some(written) = deleted.store {
             written
         } else {
             deletion.store.existing()?;
-            let (_, store, durability) = deletion.store.trusted(output)?;
-            (store, durability)
+            deletion.store.trusted(output)?.1
         };
-        let Collected { garbage, before, after } = collect(store, durability)?;
+        let Collected { garbage, before, after } = collect(store)?;
         (garbage, before, Some(after.bytes))
     };
     let line = json_line!(
@@ -71,7 +69,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-pub(super) fn collect(store: TrustedStore, durability: Durability) -> Result<Collected, Failure> {
+pub(super) fn collect(store: TrustedStore) -> Result<Collected, Failure> {
     let runtime = super::runtime()?;
-    with_bar(|progress| runtime.block_on(upkeep::gc(store, durability, progress)))
+    with_bar(|progress| runtime.block_on(upkeep::gc(store, progress)))
 }

@@ -173,7 +173,6 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, context))?;
         return output.said(&said).map(|()| Exit::Done);
     }
-    let durability = settings.durability.value;
     rondo.operator().files.refuse_unsafe()?;
     let own = trusted_store(&settings, by)?;
     let mut run_spec = None;
@@ -203,7 +202,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             Ok(Exit::Done)
         })
     });
-    run_task(task, Writing { rondo, to_open: Some((own, durability)) }, output)
+    run_task(task, Writing { rondo, to_open: Some(own) }, output)
 }
 
 /// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks

@@ -40,8 +40,7 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let store = trusted_store(&settings, consent_by(args.trust, output))?;
     // Whether a store of the user wrote the file.
     let own = staged.is_sealed_by(&store.secret);
-    let Imported { threads, present, steps, batches } =
-        super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
+    let Imported { threads, present, steps, batches } = super::runtime()?.block_on(upkeep::import(&staged, store))?;
     output.show(&json_line!("import", threads, present, steps, batches, own), || {
         let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
         let already =

@@ -103,7 +103,6 @@ use rondo::host::{
     thread_row, tooling, workflow,
 };
 use rondo::protocol::diagnostic::Code;
-use rondo::protocol::event::Durability;
 use rondo::settings::Flags;
 use rondo::tell::tell;
 use rondo::{Builder, Rondo};
@@ -219,18 +218,17 @@ impl StoreArgs {
     }
 
     /// The store for writing, if it is the user's own.
-    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
+    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore), Failure> {
         self.trusted_on(&on::OnArgs::default(), output)
     }
 
     /// The same, or with a cluster the copy of its threads.
-    fn trusted_on(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
+    fn trusted_on(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore), Failure> {
         let by = consent_by(false, output);
         let rondo = on.over(builder(&on.copied(self.flags())?, by, None)?)?.open_now()?;
         rondo.operator().files.refuse_unsafe()?;
         let settings = rondo.operator().files.in_force()?;
-        let store = trusted_store(&settings, by)?;
-        Ok((rondo, store, settings.durability.value))
+        Ok((rondo, trusted_store(&settings, by)?))
     }
 }
 

@@ -120,10 +120,9 @@ pub(super) fn continuing<T>(
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
     let own = trusted_store(&settings, by)?;
-    let view = existing_store_at(&own.folder)?;
+    let view = existing_store_at(&own.opening.folder)?;
     let (found, source) = find(view.store.as_ref())?;
     drop(view);
-    let durability = settings.durability.value;
     let choices = ContinueChoices {
         answers: args.script.answers(),
         in_doubt: args.in_doubt,
@@ -139,7 +138,7 @@ pub(super) fn continuing<T>(
     for notice in notices {
         tell(&format!("{notice}\n"));
     }
-    Ok((found, run_spec, Writing { rondo, to_open: Some((own, durability)) }))
+    Ok((found, run_spec, Writing { rondo, to_open: Some(own) }))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

@@ -10,7 +10,7 @@ use rondo::core::{Ended, Engine};
 use rondo::host::Host;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
-use rondo::protocol::event::{Durability, Event, Outcome, What};
+use rondo::protocol::event::{Event, Outcome, What};
 use rondo::protocol::id::ThreadId;
 use rondo::run::finished;
 use rondo::tell::tell;
@@ -100,7 +100,7 @@ impl TaskContext {
 pub(super) struct Writing {
     pub rondo: Rondo,
     /// As [`Rondo::store_to_open`] gives it.
-    pub to_open: Option<(TrustedStore, Durability)>,
+    pub to_open: Option<TrustedStore>,
 }
 
 /// The open store and the signals of a verb that runs tasks.

@@ -32,13 +32,11 @@ use std::sync::Arc;
 use rondo_core::env::Env;
 use rondo_core::hook::Registry;
 use rondo_core::local::{Engine, Running};
-use rondo_core::secret::Secret;
-
+use rondo_protocol::event::Durability;
 use rondo_store as store;
 use rondo_store::replicated::{Copied, ReplicatedStore, is_copy};
-pub use rondo_store::shared_store::Opening;
-use rondo_store::shared_store::{OwnThreads, SharedStore};
-use store_access::DrivenThreads;
+use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
+use store_access::{DrivenThreads, TrustedStore};
 
 use crate::failure::Failure;
 
@@ -57,36 +55,30 @@ impl Host {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn open(
-        opening: Opening,
+        TrustedStore { opening, secret }: TrustedStore,
         env: Arc<dyn Env>,
         registry: Registry,
     ) -> Result<(Self, Vec<String>), store::Error> {
         let (running, shared, notices) = opened(opening).await?;
-        let engine = Engine::shared(Arc::new(shared.clone()), running, env, registry);
+        let engine = Engine::shared(Arc::new(shared.clone()), running, env, registry).with_secret(secret);
         Ok((Self { engine, shared: Some(shared) }, notices))
     }
 
     /// The same, whose threads are written to a log; their store is a copy of it.
     pub async fn open_replicated(
-        opening: Opening,
+        TrustedStore { opening, secret }: TrustedStore,
         env: Arc<dyn Env>,
         registry: Registry,
         log: Arc<dyn store::WriteLog>,
     ) -> Result<(Self, Copied, Vec<String>), store::Error> {
-        let (running, shared, notices) = opened(opening).await?;
+        let (running, shared, notices) = opened(Opening { durability: Durability::Log, ..opening }).await?;
         let store = ReplicatedStore::new(shared.clone(), log);
-        let engine = Engine::shared(Arc::new(store), running, env, registry);
+        let engine = Engine::shared(Arc::new(store), running, env, registry).with_secret(secret);
         Ok((Self { engine, shared: Some(shared.clone()) }, Copied::new(shared), notices))
     }
 
     pub fn new(engine: Engine) -> Self {
         Self { engine, shared: None }
-    }
-
-    /// The same host, whose engine has the user's secret, see [`Engine::with_secret`].
-    #[must_use]
-    pub fn with_secret(self, secret: Secret) -> Self {
-        Self { engine: self.engine.with_secret(secret), ..self }
     }
 
     pub fn engine(&self) -> &Engine {

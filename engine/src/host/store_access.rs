@@ -15,7 +15,7 @@ use rondo_store as store;
 use rondo_store::Read;
 use rondo_store::folder::{self, FolderState, Owner};
 use rondo_store::replicated::is_copy;
-use rondo_store::shared_store;
+use rondo_store::shared_store::{self, Opening};
 
 use super::consent::{Answer, ConsentSource, real};
 use crate::failure::Failure;
@@ -107,16 +107,18 @@ fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
 /// A writable store: the user's own, or one that a person agreed to use.
 #[derive(Debug, Clone)]
 pub struct TrustedStore {
-    pub folder: PathBuf,
-    /// The owner of a new store.
-    pub owner: Option<Owner>,
+    pub opening: Opening,
     pub secret: Secret,
 }
 
 /// Opens the settings' store for writing.
 pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedStore, Failure> {
-    let folder = settings.store.value.clone();
-    let FolderState::Store(signed) = folder::look(&folder)? else {
+    let folder = &settings.store.value;
+    let trusted = |owner: Option<Owner>| {
+        let opening = Opening { folder: folder.clone(), owner, durability: settings.durability.value };
+        Ok(TrustedStore { opening, secret: secret(settings)? })
+    };
+    let FolderState::Store(signed) = folder::look(folder)? else {
         let owner = match new_owner(settings) {
             Ok(owner) => owner,
             // Later commands would refuse the new store, although nothing is wrong with it.
@@ -126,13 +128,12 @@ pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedSt
                 None
             }
         };
-        return Ok(TrustedStore { folder, owner, secret: secret(settings)? });
+        return trusted(owner);
     };
-    let trusted = TrustedStore { folder, owner: None, secret: secret(settings)? };
     if matches!(by, ConsentSource::Flag) || is_trusted(signed, settings)? {
-        return Ok(trusted);
+        return trusted(None);
     }
-    let shown = trusted.folder.display();
+    let shown = folder.display();
     let foreign = || {
         let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
         Failure::new(Code::StoreForeign, message).with_hint(
@@ -151,10 +152,10 @@ pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedSt
     );
     match ask(&question) {
         Answer::No => Err(foreign()),
-        Answer::Once => Ok(trusted),
+        Answer::Once => trusted(None),
         Answer::Always | Answer::Own => {
-            sign(&trusted.folder, settings)?;
-            Ok(TrustedStore { secret: secret(settings)?, ..trusted })
+            sign(folder, settings)?;
+            trusted(None)
         }
     }
 }

@@ -16,9 +16,6 @@ use rondo_core::env::Env;
 use rondo_core::hook::Registry;
 use rondo_core::local::Engine;
 use rondo_core::store::{MemoryStore, Read};
-#[cfg(doc)]
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use rondo_settings::Settings;
 use tokio::sync::OnceCell;
@@ -27,7 +24,7 @@ use crate::failure::Failure;
 use crate::host::operator::Operator;
 use crate::host::resources::Keeper;
 use crate::host::store_access::{TrustedStore, trusted_store};
-use crate::host::{Host, Opening, workflow};
+use crate::host::{Host, workflow};
 
 pub use builder::Builder;
 pub use end::{End, Finished};
@@ -117,35 +114,33 @@ impl Rondo {
 
     /// What opening the store takes, unless it is open or in memory.
     #[doc(hidden)]
-    pub fn store_to_open(&self, settings: &Settings) -> Result<Option<(TrustedStore, Durability)>, Failure> {
+    pub fn store_to_open(&self, settings: &Settings) -> Result<Option<TrustedStore>, Failure> {
         let is_needed = !(self.0.is_in_memory || self.0.host.initialized());
         is_needed.then(|| self.trusted_store(settings)).transpose()
     }
 
-    pub(crate) fn trusted_store(&self, settings: &Settings) -> Result<(TrustedStore, Durability), Failure> {
-        Ok((trusted_store(settings, self.0.operator.consent)?, settings.durability.value))
+    pub(crate) fn trusted_store(&self, settings: &Settings) -> Result<TrustedStore, Failure> {
+        trusted_store(settings, self.0.operator.consent)
     }
 
     #[doc(hidden)]
-    pub async fn open_store(&self, to_open: Option<(TrustedStore, Durability)>) -> Result<&Host, Failure> {
+    pub async fn open_store(&self, to_open: Option<TrustedStore>) -> Result<&Host, Failure> {
         self.0.host.get_or_try_init(|| self.opened(to_open)).await
     }
 
-    async fn opened(&self, to_open: Option<(TrustedStore, Durability)>) -> Result<Host, Failure> {
+    async fn opened(&self, to_open: Option<TrustedStore>) -> Result<Host, Failure> {
         let Inner { env, registry, is_in_memory, .. } = &*self.0;
         if *is_in_memory {
             return Ok(Host::new(Engine::new(Arc::new(MemoryStore::new()), Arc::clone(env), registry.clone())));
         }
         let rondo = self.clone();
-        let (own, durability) = match to_open {
+        let own = match to_open {
             Some(to_open) => to_open,
             None => blocking(move || rondo.trusted_store(&rondo.operator().agreed_settings()?)).await?,
         };
-        let TrustedStore { folder, owner, secret } = own;
-        let opening = Opening { folder, owner, durability };
-        let (host, notices) = Host::open(opening, Arc::clone(env), registry.clone()).await?;
+        let (host, notices) = Host::open(own, Arc::clone(env), registry.clone()).await?;
         self.tell_store(&notices);
-        Ok(host.with_secret(secret))
+        Ok(host)
     }
 
     fn tell_store(&self, notices: &[String]) {
@@ -156,14 +151,13 @@ impl Rondo {
     #[cfg(feature = "restate")]
     pub(crate) async fn open_replicated(
         &self,
-        TrustedStore { folder, owner, secret }: TrustedStore,
+        own: TrustedStore,
         log: Arc<dyn rondo_store::WriteLog>,
     ) -> Result<rondo_store::replicated::Copied, Failure> {
-        let opening = Opening { folder, owner, durability: Durability::Log };
         let (env, registry) = self.surroundings();
-        let (host, copied, notices) = Host::open_replicated(opening, env, registry, log).await?;
+        let (host, copied, notices) = Host::open_replicated(own, env, registry, log).await?;
         self.tell_store(&notices);
-        let is_first = self.0.host.set(host.with_secret(secret)).is_ok();
+        let is_first = self.0.host.set(host).is_ok();
         is_first.then_some(copied).ok_or_else(|| Failure::internal("the store is open already"))
     }
 

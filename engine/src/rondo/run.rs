@@ -10,7 +10,7 @@ use rondo_core::local::{Ended, ForkRequest, NewThread, PersonAnswer, RunConfig, 
 use rondo_core::thread::Ending;
 use rondo_core::{Cancelled, Resumed, local};
 use rondo_protocol::diagnostic::Diagnostic;
-use rondo_protocol::event::{Durability, Event, What};
+use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Workflow, types};
 use rondo_protocol::{Digest, Value};
@@ -167,7 +167,7 @@ pub struct Prepared {
     pub rondo: Rondo,
     pub new: NewThread,
     pub run_spec: RunSpec,
-    pub to_open: Option<(TrustedStore, Durability)>,
+    pub to_open: Option<TrustedStore>,
 }
 
 impl Prepared {

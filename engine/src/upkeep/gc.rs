@@ -6,7 +6,6 @@ use std::path::Path;
 
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::exit::Exit;
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use rondo_store as store;
 use rondo_store::check::Progress;
@@ -34,15 +33,11 @@ pub struct Collected {
 /// # Errors
 /// [`Code::StoreDamaged`] if something that had to be read is damaged: then nothing is deleted. [`Code::StoreBusy`]
 /// while an import is under way; any other error of the store.
-pub async fn gc(
-    store: TrustedStore,
-    durability: Durability,
-    progress: &mut (dyn FnMut(Progress) + Send),
-) -> Result<Collected, Failure> {
-    let folder = store.folder.clone();
+pub async fn gc(store: TrustedStore, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Collected, Failure> {
+    let folder = store.opening.folder.clone();
     let before = disk_usage(&folder)?;
     let env = SystemEnv::default();
-    let collected = with_store(store, durability, async |shared| {
+    let collected = with_store(store, async |shared| {
         let garbage = collect::collect(shared, || env.random().to_le_bytes(), progress).await?;
         shared.compact().map(|()| garbage)
     });

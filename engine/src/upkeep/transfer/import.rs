@@ -9,7 +9,6 @@ use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::Durability;
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::{Digest, canonical};
@@ -101,13 +100,13 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
 
 /// Takes everything that was staged into a store, or nothing: see [`import::import`]. Of a file without the seal of this
 /// user it is what its steps prove. Blocks.
-pub async fn import(staged: &Staged, store: TrustedStore, durability: Durability) -> Result<Imported, Failure> {
+pub async fn import(staged: &Staged, store: TrustedStore) -> Result<Imported, Failure> {
     let env = SystemEnv::default();
     let is_own = staged.is_sealed_by(&store.secret);
     if !is_own {
         staged.claimed(env.now_ms())?;
     }
-    let imported = with_store(store, durability, async |shared| {
+    let imported = with_store(store, async |shared| {
         if !is_own {
             staged.adds_no_child(shared)?;
         }

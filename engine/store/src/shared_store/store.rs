@@ -63,7 +63,7 @@ impl Drop for Lease {
 }
 
 /// Where a store is and how to open it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Opening {
     pub folder: PathBuf,
     pub owner: Option<Owner>,
