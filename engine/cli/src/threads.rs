@@ -3,7 +3,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::store::{Error, Row, Status, rows_after};
 use rondo::tell::word;
 use rondo::views::lines::{ThreadLine, thread_line};
-use rondo::views::since::{Since, since};
+use rondo::views::since::since;
 
 use super::in_flight::totals_cell;
 use super::store_access::StoreView;
@@ -37,7 +37,7 @@ pub struct ThreadsArgs {
     tags: Vec<String>,
     /// Only threads that started in this time, such as 90m or 7d, or since a day, such as 2026-11-01
     #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
+    since: Option<u64>,
     /// Only this many of the newest
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<usize>,
@@ -83,7 +83,7 @@ impl Listing<'_> {
             && workflow.as_ref().is_none_or(|workflow| *workflow == thread_row::name(row))
             && self.args.name.as_ref().is_none_or(|name| Some(name) == row.label.as_ref())
             && tags.iter().all(|tag| row.tags.contains(tag))
-            && since.is_none_or(|since| begun_ms(row, self.now_ms) >= since.start_ms(self.now_ms))
+            && since.is_none_or(|from_ms| begun_ms(row, self.now_ms) >= from_ms)
     }
 
     fn line(&self, (thread, row): &(ThreadId, Row)) -> Result<ThreadLine, Failure> {

@@ -5,8 +5,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use rondo::core::env::{Env as _, SystemEnv};
-use rondo::views::since::{Since, since};
+use rondo::views::since::since;
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
 use super::find_thread::find_thread;
@@ -24,13 +23,13 @@ pub struct UsageArgs {
     by: Option<By>,
     /// Only steps that ended in this time, such as 12h or 7d, or since a day, such as 2026-11-01
     #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
+    since: Option<u64>,
     #[command(flatten)]
     store: ReadArgs,
 }
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let from_ms = args.since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+    let from_ms = args.since.unwrap_or(0);
     let store = args.store.copied()?;
     let groups = match if args.threads.is_empty() { store.view()? } else { Some(store.existing()?) } {
         Some(view) => {

@@ -1,34 +1,20 @@
 //! Times that a person names: the beginning of a period, given as an age or as a day. Days are those of UTC.
 
 use chrono::{DateTime, NaiveDate, NaiveTime};
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::workflow::read::duration_ms;
 
-/// The beginning of a period that ends now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
-    /// A time ago, in milliseconds.
-    Ago(u64),
-    /// The beginning of a day, in Unix milliseconds.
-    Day(u64),
+/// The beginning of a period that ends now, in Unix milliseconds. Reads `90m`, `7d` or `2026-11-01`.
+pub fn since(text: &str) -> Result<u64, String> {
+    start_ms(text, SystemEnv::default().now_ms())
 }
 
-impl Since {
-    /// The beginning in Unix milliseconds.
-    pub fn start_ms(self, now_ms: u64) -> u64 {
-        match self {
-            Self::Ago(ago_ms) => now_ms.saturating_sub(ago_ms),
-            Self::Day(at_ms) => at_ms,
-        }
-    }
-}
-
-/// Reads `90m`, `7d` or `2026-11-01`.
-pub fn since(text: &str) -> Result<Since, String> {
+fn start_ms(text: &str, now_ms: u64) -> Result<u64, String> {
     let day = || {
         let at = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_time(NaiveTime::MIN).and_utc();
         u64::try_from(at.timestamp_millis()).ok()
     };
-    let found = duration_ms(text).map(Since::Ago).or_else(|| day().map(Since::Day));
+    let found = duration_ms(text).map(|ago_ms| now_ms.saturating_sub(ago_ms)).or_else(day);
     found.ok_or_else(|| "write digits and a unit, such as 90m or 7d, or a day, such as 2026-11-01".to_owned())
 }
 
@@ -47,14 +33,12 @@ mod tests {
 
     #[test]
     fn a_beginning_is_an_age_or_a_day() {
-        assert_eq!(since("90m"), Ok(Since::Ago(5_400_000)));
-        assert_eq!(since("2026-11-01"), Ok(Since::Day(NOVEMBER_MS)));
+        assert_eq!(start_ms("90m", NOVEMBER_MS), Ok(NOVEMBER_MS - 5_400_000));
+        assert_eq!(start_ms("90m", 30), Ok(0));
+        assert_eq!(start_ms("2026-11-01", 30), Ok(NOVEMBER_MS));
         for wrong in ["", "7", "d", "7w", "2026-13-01", "2026-11-1x", "1969-12-31", "yesterday"] {
             assert!(since(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(Since::Ago(5).start_ms(3), 0);
-        assert_eq!(Since::Ago(5).start_ms(30), 25);
-        assert_eq!(Since::Day(NOVEMBER_MS).start_ms(30), NOVEMBER_MS);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use axum::extract::State;
 use axum::response::Response;
 use rondo::author::prefix;
 use rondo::core::conversation::rebuild;
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::core::local::origin;
 use rondo::failure::Failure;
 use rondo::host::find_thread::find_thread;
@@ -86,7 +85,7 @@ pub async fn usage_of_all(
     query: Query<UsageQuery>,
 ) -> Result<Json<UsageReport>, Problem> {
     let since = query.0.since.map(|text| since(&text).map_err(|what| invalid(format!("since: {what}")))).transpose()?;
-    let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+    let from_ms = since.unwrap_or(0);
     server.json(move |_, store| UsageReport::new(query.0.by, |by| usage::sums(store, None, by, from_ms))).await
 }
 

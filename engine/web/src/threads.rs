@@ -196,7 +196,7 @@ impl Filter {
             return Err(of_key("status", &format!("one of {}", known.join(", "))));
         }
         let limit = limit(query.limit, PAGE, MAX_PAGE)?;
-        let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+        let from_ms = since.unwrap_or(0);
         let before = before.map_err(|what| of_key("cursor", &what.to_string()))?;
         Ok(Self { query: ListQuery { q: query.q.map(|text| text.to_lowercase()), ..query }, from_ms, limit, before })
     }
