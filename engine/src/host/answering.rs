@@ -84,9 +84,9 @@ pub(crate) fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     }
 }
 
-pub fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
+pub fn other_kind(open: &OpenForm) -> Failure {
     let role = &open.visit.role;
-    let message = if is_approval {
+    let message = if open.is_approval() {
         format!("{role} waits for the approval of a tool call: answer with `--approve` or `--refuse`")
     } else {
         format!("{role} waits for a form and not for an approval: answer with `--status`")

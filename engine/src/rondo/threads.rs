@@ -403,7 +403,7 @@ impl Answer {
                 let (status, _) = declared(role(workflow, &open.visit)?, status)?;
                 Ok(PersonSaid::Form(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body }))
             }
-            _ => Err(other_kind(open, open.is_approval())),
+            _ => Err(other_kind(open)),
         })
         .await
     }
