@@ -8,7 +8,6 @@ use rondo_settings::Settings;
 
 use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, ConsentSource};
-use super::resources::Resources;
 use super::run_config::{Approvers, Equipment, Provided, RunSpec};
 use super::settings_files::SettingsFiles;
 #[cfg(feature = "restate")]
@@ -50,8 +49,8 @@ impl Operator {
 
     /// A run with these settings and grants, for which nothing else was chosen.
     pub fn run_spec(&self, settings: Settings, grants: Grants, replay: ReplaySource) -> RunSpec {
-        let resources = Resources::of(&settings);
-        let equipment = Equipment::new(settings, grants, Arc::clone(&self.provided), resources);
-        RunSpec { approvers: self.approvers.clone(), ..RunSpec::new(Arc::new(equipment), replay) }
+        let equipment = Arc::new(Equipment::new(settings, grants, Arc::clone(&self.provided)));
+        let (record, in_doubt, raised, flags) = Default::default();
+        RunSpec { equipment, replay, record, in_doubt, approvers: self.approvers.clone(), raised, flags }
     }
 }

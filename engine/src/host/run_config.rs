@@ -151,12 +151,6 @@ struct Tools {
 }
 
 impl RunSpec {
-    /// A run with nothing chosen beside what it may use and what answers in place of models.
-    pub fn new(equipment: Arc<Equipment>, replay: ReplaySource) -> Self {
-        let (record, in_doubt, approvers, raised, flags) = Default::default();
-        Self { equipment, replay, record, in_doubt, approvers, raised, flags }
-    }
-
     /// Reads the keys of the providers that a run asks, so that they are known.
     pub(crate) async fn read_keys(&self, workflow: &Workflow) -> Result<(), Failure> {
         if self.replay.is_any() {
@@ -179,10 +173,10 @@ impl RunSpec {
 }
 
 impl Equipment {
-    /// Tools and programs are made ready on first use, not here. `resources` are those of these settings.
-    pub fn new(settings: Settings, grants: Grants, provided: Arc<Provided>, resources: Arc<Resources>) -> Self {
+    /// Tools and programs are made ready on first use, not here.
+    pub fn new(settings: Settings, grants: Grants, provided: Arc<Provided>) -> Self {
         let (local, hook_programs) = Default::default();
-        Self { settings, grants, provided, resources, local, hook_programs }
+        Self { resources: Resources::of(&settings), settings, grants, provided, local, hook_programs }
     }
 
     pub fn settings(&self) -> &Settings {
