@@ -16,7 +16,7 @@ use rondo::author::scenario::{Definition, Options, Report, ScenarioResult, Suite
 use rondo::protocol::diagnostic::Code;
 use rondo::tell::{tell, tell_styled};
 
-use super::known_keys::KnownKeys;
+use super::known_keys::refuse_keys;
 use super::workflow::{self, Loaded};
 use super::{Exit, Failure, Faulty, Output, StoreArgs, Style, json, report, review, working_folder};
 use discover::Target;
@@ -98,9 +98,8 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         let word = args.filter.as_deref().unwrap_or_default();
         return Err(Failure::new(Code::NoScenario, format!("no scenario has {word:?} in its name")));
     }
-    let keys = KnownKeys::here();
     let taken = runs.iter().flat_map(|run| &run.report.scenarios).flat_map(|tested| &tested.snapshots);
-    keys.refuse(&taken.map(|taken| (taken.name.clone(), taken.text.clone())).collect())?;
+    refuse_keys(&taken.map(|taken| (taken.name.clone(), taken.text.clone())).collect())?;
     for run in &mut runs {
         snapshots::write(&run.suite, &mut run.report, mode)?;
     }

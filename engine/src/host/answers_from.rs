@@ -10,7 +10,7 @@ use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::read::Files as _;
 use rondo_settings::files::FolderFiles;
 
-use super::known_keys::KnownKeys;
+use super::known_keys::refuse_keys;
 use super::recording::Recording;
 use super::run_config::script_roles;
 use crate::failure::{Failure, Faulty};
@@ -104,7 +104,7 @@ fn script_beside(folder: &Path) -> Result<String, Failure> {
 /// A script, checked against the roles of a workflow. Also returns its file as an absolute path.
 fn checked_script(file: &Path, text: &str, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
     let name = file.to_string_lossy().into_owned();
-    KnownKeys::here().refuse(&[(name.clone(), text.to_owned())].into())?;
+    refuse_keys(&[(name.clone(), text.to_owned())].into())?;
     let source = Source::new(name.clone(), text.to_owned());
     let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.to_owned())].into() });
     let script = Script::read(&source).map_err(refuse)?;

@@ -6,61 +6,52 @@ use rondo_agent_kit::redact::{MIN_SECRET_BYTES, Redactor};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_settings::{Flags, Secret};
 
-use super::run_config::redactor;
 use super::settings_files::{settings, settings_of_user};
 use crate::failure::{Failure, Faulty};
 
-pub struct KnownKeys {
-    secrets: Vec<Secret>,
-    redactor: Redactor,
+/// Rejects files that contain a key of the settings in force here; `sources` are their texts by name.
+pub fn refuse_keys(sources: &BTreeMap<String, String>) -> Result<(), Failure> {
+    // If the project's settings cannot be read, only the user's; the error is reported where the settings are needed.
+    let settings = settings(&Flags::default()).or_else(|_| settings_of_user());
+    refuse(&settings.map(|settings| settings.secrets).unwrap_or_default(), sources)
 }
 
-impl KnownKeys {
-    /// The keys of the settings in force here. If the project's settings cannot be read, only the user's; the error is
-    /// reported where the settings are needed.
-    pub fn here() -> Self {
-        let settings = settings(&Flags::default()).or_else(|_| settings_of_user());
-        let secrets = settings.as_ref().map(|settings| settings.secrets.clone()).unwrap_or_default();
-        let redactor = settings.as_ref().map(redactor).unwrap_or_default();
-        Self { secrets, redactor }
-    }
+fn refuse(secrets: &[Secret], sources: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let redactor = Redactor::new(secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())));
+    let faults: Vec<Diagnostic> =
+        sources.iter().flat_map(|(file, text)| found((secrets, &redactor), file, text)).collect();
+    // Without the texts: an excerpt would show the key.
+    if faults.is_empty() { Ok(()) } else { Err(Faulty { faults, ..Faulty::default() }.into()) }
+}
 
-    /// Rejects files that contain a known key; `sources` are their texts by name.
-    pub fn refuse(&self, sources: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let faults: Vec<Diagnostic> = sources.iter().flat_map(|(file, text)| self.faults(file, text)).collect();
-        // Without the texts: an excerpt would show the key.
-        if faults.is_empty() { Ok(()) } else { Err(Faulty { faults, ..Faulty::default() }.into()) }
+/// The keys in a file.
+fn found((secrets, redactor): (&[Secret], &Redactor), file: &str, text: &str) -> Vec<Diagnostic> {
+    if redactor.text(text) == text {
+        return Vec::new();
     }
-
-    fn faults(&self, file: &str, text: &str) -> Vec<Diagnostic> {
-        if self.redactor.text(text) == text {
-            return Vec::new();
-        }
-        let at = |offset: usize, length: usize, message: String| {
-            Diagnostic::at(Code::KeyInFile, file, text, Span::new(offset, length), message).with_hint(
-                "remove it, and replace the key if the file was already shared; keys belong in the environment",
-            )
-        };
-        let long = self.secrets.iter().filter(|secret| secret.value.len() >= MIN_SECRET_BYTES);
-        let plain: Vec<Diagnostic> = long
-            .filter_map(|secret| {
-                let message = format!("this is the value of the key {}", secret.name);
-                Some(at(text.find(&secret.value)?, secret.value.len(), message))
-            })
-            .collect();
-        if !plain.is_empty() {
-            return plain;
-        }
-        // A key with escapes is located by its line.
-        let mut offset = 0;
-        for line in text.split_inclusive('\n') {
-            if self.redactor.text(line) != line {
-                return vec![at(offset, line.trim_end().len(), "this line contains an encoded key".to_owned())];
-            }
-            offset += line.len();
-        }
-        vec![at(0, 0, "this file contains a key, split over several lines".to_owned())]
+    let at = |offset: usize, length: usize, message: String| {
+        Diagnostic::at(Code::KeyInFile, file, text, Span::new(offset, length), message)
+            .with_hint("remove it, and replace the key if the file was already shared; keys belong in the environment")
+    };
+    let long = secrets.iter().filter(|secret| secret.value.len() >= MIN_SECRET_BYTES);
+    let plain: Vec<Diagnostic> = long
+        .filter_map(|secret| {
+            let message = format!("this is the value of the key {}", secret.name);
+            Some(at(text.find(&secret.value)?, secret.value.len(), message))
+        })
+        .collect();
+    if !plain.is_empty() {
+        return plain;
     }
+    // A key with escapes is located by its line.
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        if redactor.text(line) != line {
+            return vec![at(offset, line.trim_end().len(), "this line contains an encoded key".to_owned())];
+        }
+        offset += line.len();
+    }
+    vec![at(0, 0, "this file contains a key, split over several lines".to_owned())]
 }
 
 #[cfg(test)]
@@ -69,11 +60,9 @@ mod tests {
 
     #[test]
     fn a_key_is_told_with_its_place_and_never_shown() {
-        let secret = Secret { name: "OPENAI_API_KEY".to_owned(), value: "sk-0123456789".to_owned() };
-        let redactor = Redactor::new([(secret.name.clone(), secret.value.clone())]);
-        let keys = KnownKeys { secrets: vec![secret], redactor };
+        let secrets = [Secret { name: "OPENAI_API_KEY".to_owned(), value: "sk-0123456789".to_owned() }];
         let told = |text: &str| {
-            let refused = keys.refuse(&[("workflow.yaml".to_owned(), text.to_owned())].into());
+            let refused = refuse(&secrets, &[("workflow.yaml".to_owned(), text.to_owned())].into());
             refused.map_err(|failure| failure.to_string())
         };
         assert_eq!(told("rondo: 1\nname: x\n"), Ok(()));

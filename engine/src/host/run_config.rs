@@ -325,10 +325,6 @@ pub(super) fn imposed(settings: &Settings) -> Vec<HookUse> {
     settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect()
 }
 
-pub fn redactor(settings: &Settings) -> Redactor {
-    Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
-}
-
 /// A model that the program brings along is known by its logical name, and has no price.
 fn provided_model(name: &str, provider: Arc<dyn Model>) -> ResolvedModel {
     let served_by = ServedBy { provider: PROVIDED.to_owned(), address: String::new() };

@@ -10,7 +10,7 @@ use rondo_settings::files::FolderFiles;
 use rondo_settings::folder_of;
 use rondo_workflows::shipped;
 
-use super::known_keys::KnownKeys;
+use super::known_keys::refuse_keys;
 use crate::failure::{Failure, Faulty};
 use crate::files::read_text;
 
@@ -176,7 +176,7 @@ pub fn check(path: PathBuf, text: String) -> Result<Loaded, Failure> {
     let mut sources: BTreeMap<String, String> =
         files.into_read().into_iter().map(|(name, text)| (format!("{shown_folder}{name}"), text)).collect();
     sources.insert(file, text);
-    KnownKeys::here().refuse(&sources)?;
+    refuse_keys(&sources)?;
     match result {
         Ok(checked) => Ok(Loaded { path, checked, sources }),
         Err(faults) => Err(Faulty { faults, sources }.into()),
