@@ -1,5 +1,6 @@
 //! What answers in place of models: a script or a recording.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,9 +63,20 @@ impl ReplaySource {
         Ok(Self { recorded, ..script })
     }
 
+    /// A script, checked against the roles of a workflow.
     fn of_script(file: &Path, text: String, workflow: &Workflow, here: &Path) -> Result<Self, Failure> {
-        let script = Some(checked_script(file, &text, workflow, here)?);
-        Ok(Self { script, text: Some(text.into()), recorded: None })
+        let name = file.to_string_lossy().into_owned();
+        let sources = BTreeMap::from([(name.clone(), text.clone())]);
+        refuse_keys(&sources)?;
+        let source = Source::new(name, text.clone());
+        let refuse = |faults| Failure::from(Faulty { faults, sources: sources.clone() });
+        let script = Script::read(&source).map_err(refuse)?;
+        let faults = script.check(&source, &script_roles(workflow)?);
+        if !faults.is_empty() {
+            return Err(refuse(faults));
+        }
+        let named = if file == Path::new(STDIN) { STDIN.to_owned() } else { absolute(file, here) };
+        Ok(Self { script: Some((script, named)), text: Some(text.into()), recorded: None })
     }
 
     /// The text of the script, which travels to whoever drives the thread.
@@ -99,19 +111,4 @@ fn script_beside(folder: &Path) -> Result<String, Failure> {
     FolderFiles::new(folder)
         .read(SCRIPT_NAME, MAX_SCRIPT_BYTES)
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", folder.join(SCRIPT_NAME).display())))
-}
-
-/// A script, checked against the roles of a workflow. Also returns its file as an absolute path.
-fn checked_script(file: &Path, text: &str, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    let name = file.to_string_lossy().into_owned();
-    refuse_keys(&[(name.clone(), text.to_owned())].into())?;
-    let source = Source::new(name.clone(), text.to_owned());
-    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.to_owned())].into() });
-    let script = Script::read(&source).map_err(refuse)?;
-    let faults = script.check(&source, &script_roles(workflow)?);
-    if !faults.is_empty() {
-        return Err(refuse(faults));
-    }
-    let named = if file == Path::new(STDIN) { STDIN.to_owned() } else { absolute(file, here) };
-    Ok((script, named))
 }
