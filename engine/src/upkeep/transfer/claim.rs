@@ -20,10 +20,7 @@ const CLOCKS_DIFFER_MS: u64 = 5 * 60 * 1000;
 /// Reduces every thread of a file to what its steps prove, and removes all batches.
 pub(super) fn claim(staging: &Staging, threads: &[ThreadId], now_ms: u64) -> Result<(), Failure> {
     for thread in threads {
-        let row = claimed(staging, thread, now_ms).map_err(|failure| match failure {
-            Refusal::Claim(what) => refused(&format!("thread {thread}: {what}")),
-            Refusal::Failed(failure) => failure,
-        })?;
+        let row = claimed(staging, thread, now_ms)?;
         staging.remove_state(thread)?;
         staging.replace_row(thread, &row)?;
     }
@@ -36,21 +33,10 @@ pub(super) fn refused(what: &str) -> Failure {
     failure.with_hint("no store of yours wrote this export, so that only what its steps prove is believed")
 }
 
-enum Refusal {
-    Claim(String),
-    Failed(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for Refusal {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 /// The row of a thread as its steps prove it. Replaces its notes.
-fn claimed(staging: &Staging, thread: &ThreadId, now_ms: u64) -> Result<Row, Refusal> {
+fn claimed(staging: &Staging, thread: &ThreadId, now_ms: u64) -> Result<Row, Failure> {
     let store = staging.store();
-    let claim = |what: &str| Refusal::Claim(what.to_owned());
+    let claim = |what: &str| refused(&format!("thread {thread}: {what}"));
     if thread.unix_ms() > now_ms.saturating_add(CLOCKS_DIFFER_MS) {
         return Err(claim("by its id it begins in the future"));
     }
@@ -64,7 +50,7 @@ fn claimed(staging: &Staging, thread: &ThreadId, now_ms: u64) -> Result<Row, Ref
     }
     let mut keep = |seq: u64, note: &Note| staging.replace_note(thread, seq, note).map_err(Error::Store);
     let ending = retrace(store, thread, &row, now_ms, &mut keep).map_err(|error| match error {
-        Error::Fault(fault) => Refusal::Claim(fault.message),
+        Error::Fault(fault) => claim(&fault.message),
         error => error.into(),
     })?;
     let status = match ending.as_ref().map(|ending| ending.outcome) {
@@ -84,7 +70,7 @@ fn claimed(staging: &Staging, thread: &ThreadId, now_ms: u64) -> Result<Row, Ref
         tags: Vec::new(),
         raised: Vec::new(),
         checkpoint: Vec::new(),
-        origin: origin.to_bytes().map_err(|error| Refusal::Claim(error.to_string()))?,
+        origin: origin.to_bytes().map_err(|error| claim(&error.to_string()))?,
         ..row
     })
 }
