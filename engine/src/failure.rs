@@ -125,7 +125,7 @@ impl Failure {
     }
 }
 
-/// Only the message, for use in another message.
+/// The code and the message, without the hint: for use in another message.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -17,12 +17,6 @@ pub(super) struct Frame {
     pub roles: BTreeSet<RoleName>,
 }
 
-impl Frame {
-    pub fn of_child(path: &str, within: Option<String>) -> Self {
-        Self { id: path.to_owned(), within, label: path.to_owned(), roles: BTreeSet::new() }
-    }
-}
-
 /// The frames around the lanes of a graph. Roles of one frame run in the lanes of the same fan-outs; those of fan-outs
 /// that share only some of their roles have one frame together.
 pub(super) fn of_lanes(graph: &Graph) -> Vec<Frame> {

@@ -10,6 +10,7 @@ mod mermaid;
 mod route;
 mod svg;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use rondo_core::graph::{Edge, FanOut, Graph, Join, Link, Node, To, Way};
@@ -99,18 +100,17 @@ struct Line {
 pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> Result<Vec<u8>, Error> {
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
-    if format == Format::Json {
-        return json::Graph::of(&picture).text();
+    if format != Format::Json {
+        // The others are for people, and characters that are invisible in a file are not drawn either.
+        picture.make_plain();
+        picture.lines.retain(|line| line.kind != "join");
     }
-    // The others are for people, and characters that are invisible in a file are not drawn either.
-    picture.make_plain();
-    picture.lines.retain(|line| line.kind != "join");
-    let text = match format {
-        Format::Dot => dot::text(&picture),
-        Format::Svg => svg::text(&picture)?,
-        Format::Mermaid | Format::Json => mermaid::text(&picture),
-    };
-    Ok(text.into_bytes())
+    Ok(match format {
+        Format::Mermaid => mermaid::text(&picture).into_bytes(),
+        Format::Dot => dot::text(&picture).into_bytes(),
+        Format::Json => json::Graph::of(&picture).text()?,
+        Format::Svg => svg::text(&picture)?.into_bytes(),
+    })
 }
 
 impl Shape {
@@ -162,7 +162,8 @@ impl Picture {
         let frame = |frame: Frame| Frame { id: within(&frame.id), within: inner(frame.within), ..frame };
         let shape = |shape: Shape| Shape { id: within(&shape.id), frame: inner(shape.frame), ..shape };
         let line = |line: Line| Line { from: within(&line.from), to: within(&line.to), ..line };
-        self.frames.push(Frame::of_child(path, around));
+        let (id, label) = (path.to_owned(), path.to_owned());
+        self.frames.push(Frame { id, within: around, label, roles: BTreeSet::new() });
         self.frames.extend(child.frames.into_iter().map(frame));
         self.shapes.extend(child.shapes.into_iter().map(shape));
         self.lines.extend(child.lines.into_iter().map(line));

@@ -46,7 +46,7 @@ impl Token {
     /// # Errors
     /// [`Code::TokenUnusable`] if it cannot be one.
     pub fn given() -> Result<Option<Self>, Failure> {
-        std::env::var(TOKEN_VARIABLE).ok().map(|text| Self::new(text.trim(), TOKEN_VARIABLE)).transpose()
+        std::env::var(TOKEN_VARIABLE).ok().map(|text| Self::new(text.trim())).transpose()
     }
 
     /// Writes it to a file that only its user can read.
@@ -75,14 +75,14 @@ impl Token {
         Ok(Self(drawn()?))
     }
 
-    fn new(text: &str, from: &str) -> Result<Self, Failure> {
+    fn new(text: &str) -> Result<Self, Failure> {
         let is_usable =
             (MIN_CHARS..=MAX_CHARS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_usable {
             return Ok(Self(text.to_owned()));
         }
-        let what = format!("{from}: a token has {MIN_CHARS} to {MAX_CHARS} letters, digits and signs, without blanks");
-        Err(Failure::new(Code::TokenUnusable, what))
+        let what = format!("a token has {MIN_CHARS} to {MAX_CHARS} letters, digits and signs, without blanks");
+        Err(Failure::new(Code::TokenUnusable, format!("{TOKEN_VARIABLE}: {what}")))
     }
 
     pub fn as_str(&self) -> &str {
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_token_is_of_some_length_and_has_no_blank() {
-        assert!(Token::new("short", "here").is_err() && Token::new("with a blank in it", "here").is_err());
-        let token = Token::new("0123456789abcdef", "here").unwrap();
+        assert!(Token::new("short").is_err() && Token::new("with a blank in it").is_err());
+        let token = Token::new("0123456789abcdef").unwrap();
         assert!(token.is("0123456789abcdef") && !token.is("0123456789abcdeF") && !token.is(""));
     }
 }

@@ -23,11 +23,8 @@ impl Server {
             Some(count) => count + usize::from(is_new),
             None => kept.scan(&[], MOST + 1)?.len(),
         };
-        self.kept.lock().insert(space, count);
-        if count > MOST {
-            let left = forget_oldest(&kept, MOST / 10).await?;
-            self.kept.lock().insert(space, left);
-        }
+        let left = if count > MOST { forget_oldest(&kept, MOST / 10).await? } else { count };
+        self.kept.lock().insert(space, left);
         Ok(())
     }
 }
