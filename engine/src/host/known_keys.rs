@@ -6,13 +6,15 @@ use rondo_agent_kit::redact::{MIN_SECRET_BYTES, Redactor};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_settings::{Flags, Secret};
 
-use super::settings_files::{settings, settings_of_user};
+use super::process::working_folder;
+use super::settings_files::{of_user_for, settings};
 use crate::failure::{Failure, Faulty};
 
 /// Rejects files that contain a key of the settings in force here; `sources` are their texts by name.
 pub fn refuse_keys(sources: &BTreeMap<String, String>) -> Result<(), Failure> {
     // If the project's settings cannot be read, only the user's; the error is reported where the settings are needed.
-    let settings = settings(&Flags::default()).or_else(|_| settings_of_user());
+    let of_user = || of_user_for(working_folder()?)?.without_asking();
+    let settings = settings(&Flags::default()).or_else(|_| of_user());
     refuse(&settings.map(|settings| settings.secrets).unwrap_or_default(), sources)
 }
 

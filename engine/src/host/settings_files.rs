@@ -72,10 +72,6 @@ pub(crate) fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, 
     read_files(folder, project, flags)
 }
 
-pub(crate) fn settings_of_user() -> Result<Settings, Failure> {
-    of_user_for(working_folder()?)?.without_asking()
-}
-
 /// The settings files for a folder, without that of a project.
 pub fn of_user_for(folder: PathBuf) -> Result<SettingsFiles, Failure> {
     read_files(folder, None, &Flags::default())

@@ -42,7 +42,7 @@ use super::body::{Json, typed};
 use super::problem::Problem;
 use super::workflows::has_script;
 use super::{Inner, Server};
-use streamed_text::{AnsweringRoles, StreamedText};
+use streamed_text::StreamedText;
 
 /// A model of this name is answered by the script beside the workflow; no model is asked.
 const OFFLINE: &str = ":offline";
@@ -211,7 +211,7 @@ impl Server {
             let workflow = rebuild::beginning(store, &row)?.workflow;
             let policy = rebuild::policy(store, &row)?;
             let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo::core::Error::from)?;
-            Ok(StreamedText::new(AnsweringRoles::new(&graph, policy.serve.answer.as_deref())))
+            Ok(StreamedText::new(&graph, policy.serve.answer.as_deref()))
         })
         .await
     }

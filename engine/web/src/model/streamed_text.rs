@@ -17,21 +17,17 @@ use rondo::core::graph::{Edge, Graph, To};
 /// What stands between a text and the one that replaces it.
 const BREAK: &str = "\n\n";
 
-/// The roles whose text is that of the run.
-#[derive(Debug, Default)]
-pub struct AnsweringRoles(BTreeMap<RoleName, (AnswerPart, AnswerFormat)>);
+type AnsweringRoles = BTreeMap<RoleName, (AnswerPart, AnswerFormat)>;
 
-impl AnsweringRoles {
-    /// Those of a workflow whose run is answered by its result's key `answer`, or by the whole of it.
-    pub fn new(graph: &Graph, answer: Option<&str>) -> Self {
-        let answering = graph.roles().filter_map(|(name, role)| {
-            let RoleKind::Model(model) = &role.kind else { return None };
-            let statuses = role.output.iter().map(|(status, _)| status);
-            let part = part_of_result(graph, name, statuses, answer)?;
-            Some((name.clone(), (part, model.format)))
-        });
-        Self(answering.collect())
-    }
+/// The roles whose text is that of a run, which is answered by its result's key `answer`, or by the whole of it.
+fn answering_roles(graph: &Graph, answer: Option<&str>) -> AnsweringRoles {
+    let answering = graph.roles().filter_map(|(name, role)| {
+        let RoleKind::Model(model) = &role.kind else { return None };
+        let statuses = role.output.iter().map(|(status, _)| status);
+        let part = part_of_result(graph, name, statuses, answer)?;
+        Some((name.clone(), (part, model.format)))
+    });
+    answering.collect()
 }
 
 /// The part of a role's answer that becomes the answer of the run after each of these statuses.
@@ -94,8 +90,9 @@ pub struct StreamedText {
 }
 
 impl StreamedText {
-    pub fn new(roles: AnsweringRoles) -> Self {
-        Self { roles, ..Self::default() }
+    /// That of a run which is answered by its result's key `answer`, or by the whole of it.
+    pub fn new(graph: &Graph, answer: Option<&str>) -> Self {
+        Self { roles: answering_roles(graph, answer), ..Self::default() }
     }
 
     /// What an event of the run adds to the text.
@@ -109,7 +106,7 @@ impl StreamedText {
             }
             _ => return String::new(),
         };
-        let Some((part, format)) = self.roles.0.get(&visit.role).filter(|_| visit.lane.is_trunk()) else {
+        let Some((part, format)) = self.roles.get(&visit.role).filter(|_| visit.lane.is_trunk()) else {
             return String::new();
         };
         let is_same = |(of, number, _): &(Visit, u32, StreamedAnswer)| (of, *number) == (visit, attempt);

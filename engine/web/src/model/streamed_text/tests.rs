@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::{AnsweringRoles, Graph, SentText};
+use super::{Graph, SentText, answering_roles};
 
 /// The roles whose text is streamed in a workflow of a writer and an editor, with these lines at its end.
 fn answering(outputs: &str, graph: &str, answer: Option<&str>) -> Vec<String> {
@@ -10,8 +10,8 @@ fn answering(outputs: &str, graph: &str, answer: Option<&str>) -> Vec<String> {
     );
     let checked = rondo::protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
     let graph = Graph::new(&checked.workflow, &checked.policy, Vec::new()).unwrap();
-    let roles = AnsweringRoles::new(&graph, answer);
-    roles.0.iter().map(|(role, (part, _))| format!("{role} {part:?}")).collect()
+    let roles = answering_roles(&graph, answer);
+    roles.iter().map(|(role, (part, _))| format!("{role} {part:?}")).collect()
 }
 
 #[test]
