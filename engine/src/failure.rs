@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rondo_core::conversation::rebuild;
+use rondo_core::exit::Exit;
 use rondo_core::local::SubscribeError;
 use rondo_core::{Error, resolved_roles};
 use rondo_protocol::call;
@@ -10,10 +11,8 @@ use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::types::InputFault;
-use rondo_store as store;
-
-use rondo_core::exit::Exit;
 use rondo_settings::trust;
+use rondo_store as store;
 
 /// Why something could not be done.
 #[derive(Clone, PartialEq)]

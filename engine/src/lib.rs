@@ -73,13 +73,13 @@ pub use rondo_protocol::hint;
 pub use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 pub use rondo_protocol::{Digest, Value};
 pub use rondo_store::Status as ThreadStatus;
-// What the command line and the server show of lower crates, through this one: no program outside needs it, and it
-// changes without notice.
 pub use schemars;
 pub use views::diff::StepPair;
 pub use views::form::FormView;
 pub use views::lines::{RecordLine, StepLine, ThreadLine};
 pub use views::usage::{By, Sums};
+// What the command line and the server show of lower crates, through this one: no program outside needs it, and it
+// changes without notice.
 #[doc(hidden)]
 pub use {
     rondo_agent_kit as agent_kit, rondo_author as author, rondo_core as core, rondo_protocol as protocol,

@@ -26,7 +26,6 @@ use crate::failure::Failure;
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::no_threads;
-
 use crate::host::thread_row;
 use crate::rondo::blocking;
 use crate::rondo::run::{self, Run};

@@ -1,6 +1,4 @@
 //! The library's entry: what a program opens once, and everything that it can do with workflows and threads.
-//!
-//! The command line and the server are written on this and on what it shows of lower crates.
 
 mod builder;
 mod end;

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use rondo_core::exit::Exit;
 #[cfg(doc)]
 use rondo_protocol::diagnostic::Code;
+use rondo_store as store;
+use rondo_store::check::{Examination, Progress};
+use rondo_store::{Damage, RocksReader, backup, holder};
 
 use super::fsck;
 use super::new_folder::{NewFolder, require_store};
 use crate::failure::Failure;
-use rondo_core::exit::Exit;
-use rondo_store as store;
-use rondo_store::check::{Examination, Progress};
-use rondo_store::{Damage, RocksReader, backup, holder};
 
 /// How often a copy is made anew if a writer replaced files while they were read.
 const ATTEMPTS: u32 = 3;

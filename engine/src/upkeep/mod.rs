@@ -1,7 +1,5 @@
 //! The upkeep of stores: what examines, copies, repairs and moves them. Each of these reads a store as any reader does,
 //! and changes none in place, but for imports and the collection of garbage, which go through the store's writer.
-//!
-//! This module knows nothing of terminals.
 
 mod backup;
 mod fsck;

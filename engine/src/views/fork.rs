@@ -1,5 +1,6 @@
 //! The JSON line of what a fork would do.
 
+use rondo_core::local::ForkPlan;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::KnownCost;
@@ -7,8 +8,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::event;
-
-use rondo_core::local::ForkPlan;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "fork")]

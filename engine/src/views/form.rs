@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::{Digest, Value, event};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use rondo_core::shown_call::ShownCall;
-use rondo_core::thread::OpenForm;
 
 /// A form that a thread waits for.
 #[derive(Debug, Serialize, JsonSchema)]

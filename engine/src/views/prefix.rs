@@ -1,6 +1,7 @@
 //! The JSON lines of what each visit shares with its role's previous one.
 
 use rondo_agent_kit::prefix::tokens;
+use rondo_author::prefix::{Cost, RoleSum, Shared, VisitPrefix};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::History;
@@ -8,8 +9,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::event;
-
-use rondo_author::prefix::{Cost, RoleSum, Shared, VisitPrefix};
 
 /// The line of a visit.
 #[derive(Debug, Serialize, JsonSchema)]

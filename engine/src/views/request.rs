@@ -1,13 +1,12 @@
 //! The JSON line of a request that a model was sent.
 
+use rondo_core::conversation::rebuild::Request;
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use rondo_core::conversation::rebuild::Request;
 
 /// The line of a request.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -6,10 +6,9 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rondo::failure::Failure;
 use rondo::protocol::Digest;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-use rondo::failure::Failure;
 
 use super::access::drawn;
 

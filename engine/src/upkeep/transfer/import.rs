@@ -15,7 +15,6 @@ use rondo_protocol::{Digest, canonical};
 use rondo_store::import::{self, ImportError, Imported};
 use rondo_store::staging::{Refused, Staging, unfit};
 use rondo_store::{JournalRecord, LaneRow, Read, Row};
-
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 

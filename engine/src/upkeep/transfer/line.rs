@@ -3,10 +3,9 @@
 use data_encoding::BASE64;
 use rondo_protocol::Digest;
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
+use rondo_store::{Base, Parent, Raised, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
-
-use rondo_store::{Base, Parent, Raised, Status};
 
 /// One line: an object with one member, whose name says what the line holds.
 #[derive(Debug, Serialize, Deserialize)]

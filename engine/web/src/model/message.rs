@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use rondo::core::thread::OpenForm;
 use rondo::core::{FilledForm, PersonSaid};
+use rondo::failure::Failure;
+use rondo::host::answering::{declared, role, statuses as statuses_of};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Value, canonical};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use rondo::failure::Failure;
-use rondo::host::answering::{declared, role, statuses as statuses_of};
 
 /// A message of a conversation. What it has besides is ignored.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 
 use rondo::agent_kit::answer::{AnswerPart, StreamedAnswer};
+use rondo::core::graph::{Edge, Graph, To};
 use rondo::protocol::event::{Visit, What};
 use rondo::protocol::id::{RoleName, Status};
 use rondo::protocol::workflow::template::{Path, Segment, ValueTemplate};
 use rondo::protocol::workflow::{AnswerFormat, RoleKind};
-
-use rondo::core::graph::{Edge, Graph, To};
 
 /// What stands between a text and the one that replaces it.
 const BREAK: &str = "\n\n";
