@@ -75,7 +75,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok((root, row))
     };
     let (thread, run_spec, writing) = prepare(&args.run, ContinueTarget::Thread, find, output)?;
-    let ResolvedForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
+    let ResolvedForm { open, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let (is_approval, can_ask) = (open.is_approval(), is_attended(output));
     let said = match (&args.status, args.approve || args.refuse) {
@@ -93,7 +93,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         }
     };
     let Some(said) = said else { return Ok(Exit::Waiting) };
-    let answer = answering::answer(said, digest, open, this_person());
+    let answer = answering::answer(&thread, open, said, this_person());
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
     show_task(task, writing, &args.run.view, output)
@@ -122,12 +122,12 @@ pub(super) async fn follow_and_ask(context: &TaskContext, mut run: Run) -> Resul
             _ => None,
         };
         let Some(open) = open else { return run.finish_recording(&ended).map(|()| exit) };
-        let digest = open.digest(&thread);
         let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
+        let root = thread.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let role = role(&workflow, &open.visit)?.clone();
             let filled = suspended(|| form::ask(&open, &role));
-            let answer = filled.map(|said| answering::answer(said, digest, open, this_person()));
+            let answer = filled.map(|said| answering::answer(&root, open, said, this_person()));
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;

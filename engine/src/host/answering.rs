@@ -23,8 +23,6 @@ pub struct ResolvedForm {
     /// The thread that continues with the answer: the one at the root of its tree.
     pub root: ThreadId,
     pub open: OpenForm,
-    /// Its digest, as it was found: an answer takes it along.
-    pub digest: Digest,
     /// The workflow of the thread whose form it is.
     pub workflow: Workflow,
 }
@@ -53,12 +51,13 @@ pub fn resolve_form(
     let open = chosen(&root, open, named)?;
     let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
     let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
-    let digest = open.digest(&root);
-    Ok((ResolvedForm { root, open, digest, workflow }, row))
+    Ok((ResolvedForm { root, open, workflow }, row))
 }
 
-pub fn answer(said: PersonSaid, form: Digest, OpenForm { thread, visit, .. }: OpenForm, by: Answerer) -> PersonAnswer {
-    PersonAnswer { thread, visit, form, said, by }
+/// An answer to a form that waits in the tree of `root`. It takes the digest along of the form that was found.
+pub fn answer(root: &ThreadId, open: OpenForm, said: PersonSaid, by: Answerer) -> PersonAnswer {
+    let form = open.digest(root);
+    PersonAnswer { thread: open.thread, visit: open.visit, form, said, by }
 }
 
 /// The person whose process this is, by the name of the account.

@@ -419,12 +419,12 @@ impl Answer {
         let prepared = rondo.reading_thread(&thread, move |store, thread, row| {
             let named = FormName { role: role.as_deref(), lane: lane.as_deref(), digest: form };
             let found = (thread.clone(), row.clone());
-            let (ResolvedForm { root, open, digest, workflow }, row) = resolve_form(store, found, named)?;
+            let (ResolvedForm { root, open, workflow }, row) = resolve_form(store, found, named)?;
             if open.is_approval() && matches!(by, Answerer::Client(_)) {
                 return Err(only_a_person(&root, &open));
             }
             let said = said(&open, &workflow)?;
-            let answer = answering::answer(said, digest, open, by);
+            let answer = answering::answer(&root, open, said, by);
             check(&workflow, &answer)?;
             let run_spec = preparing.continued(store, (&root, &row), ContinueTarget::Thread, preparing.as_begun())?;
             Ok((root, answer, run_spec))
