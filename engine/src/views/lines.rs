@@ -1,5 +1,5 @@
-//! The JSON lines of a thread and of its steps. Their members are part of the
-//! interface (DESIGN §9); an unchanged thread always gives the same bytes.
+//! The JSON lines of a thread and of its steps. Their members are part of the interface (`engine/docs/lines.md`); an
+//! unchanged thread always gives the same bytes.
 
 use std::collections::BTreeMap;
 

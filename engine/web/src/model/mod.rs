@@ -54,11 +54,11 @@ const MAX_NAME_CHARACTERS: usize = 80;
 
 /// An error as clients of this API expect it.
 #[derive(Serialize)]
-struct ErrorFields<'a> {
+struct ErrorFields {
     message: String,
     r#type: &'static str,
-    code: &'a str,
-    param: Option<&'a str>,
+    code: &'static str,
+    param: (),
 }
 
 /// Gives clients of the models' routes every error in the form that they read, also of a request that no handler saw.
@@ -82,7 +82,7 @@ pub async fn errors(request: Request, next: Next) -> Response {
 }
 
 fn error_text(problem: &Problem) -> String {
-    let error = ErrorFields { message: problem.text(), r#type: "rondo_error", code: problem.code(), param: None };
+    let error = ErrorFields { message: problem.text(), r#type: "rondo_error", code: problem.code(), param: () };
     serde_json::to_string(&BTreeMap::from([("error", error)])).unwrap_or_default()
 }
 
