@@ -2,10 +2,9 @@ use rondo::core::Cancelled;
 use rondo::run::cancel as cancel_thread;
 
 use super::find_thread::find_thread;
-use super::on::OnArgs;
 use super::runner::{Task, Writing, run_task};
 use super::store_access::existing_store_at;
-use super::{Exit, Failure, Output, StoreArgs, json};
+use super::{Exit, Failure, Output, PlaceArgs, json};
 
 /// End a thread for good; it cannot be resumed
 #[derive(Debug, clap::Args)]
@@ -14,13 +13,11 @@ pub struct CancelArgs {
     /// A thread's id, a prefix of one, or `last`
     thread: String,
     #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    on: OnArgs,
+    place: PlaceArgs,
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, store) = args.store.trusted_on(&args.on, output)?;
+    let (rondo, store) = args.place.trusted(output)?;
     let (thread, _) = find_thread(existing_store_at(&store.opening.folder)?.store.as_ref(), &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {

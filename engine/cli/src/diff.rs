@@ -1,7 +1,7 @@
 use rondo::views::diff::Comparison;
 
 use super::find_thread::{find_thread, find_thread_in};
-use super::{Exit, Failure, Output, ReadArgs, Style, json};
+use super::{Exit, Failure, Output, PlaceArgs, Style, json};
 
 mod text;
 
@@ -16,7 +16,7 @@ pub struct DiffArgs {
     /// The thread to compare it with
     b: String,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::find_thread::find_thread;
 use super::store_access::{existing_store_at, seal_of};
-use super::{Exit, Failure, Output, ReadArgs, settings_files};
+use super::{Exit, Failure, Output, PlaceArgs, settings_files};
 
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -27,7 +27,7 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {

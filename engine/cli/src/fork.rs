@@ -19,7 +19,7 @@ use super::run::run_thread;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
-use super::{Exit, Failure, Output, ReadArgs, workflow, working_folder};
+use super::{Exit, Failure, Output, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -70,7 +70,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok((thread, row, request, plan))
     };
     if args.dry_run {
-        let view = ReadArgs { store: args.run.store.clone(), on: args.run.on.clone() }.copied()?.existing()?;
+        let view = args.run.place.copied()?.existing()?;
         let (thread, row, request, plan) = planned(view.store.as_ref())?;
         let text = || plan_text(&thread, &row, &plan, request.answer.is_some());
         return output.show(&fork_line(&thread, &plan), text).map(|()| Exit::Done);

@@ -219,33 +219,37 @@ impl StoreArgs {
 
     /// The store for writing, if it is the user's own.
     fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore), Failure> {
-        self.trusted_on(&on::OnArgs::default(), output)
-    }
-
-    /// The same, or with a cluster the copy of its threads.
-    fn trusted_on(&self, on: &on::OnArgs, output: &Output) -> Result<(Rondo, TrustedStore), Failure> {
-        let by = consent_by(false, output);
-        let rondo = on.over(builder(&on.copied(self.flags())?, by, None)?)?.open_now()?;
-        rondo.operator().files.refuse_unsafe()?;
-        let settings = rondo.operator().files.in_force()?;
-        Ok((rondo, trusted_store(&settings, by)?))
+        PlaceArgs { store: self.clone(), on: on::OnArgs::default() }.trusted(output)
     }
 }
 
-/// Which threads a verb reads: those of a store, or of a cluster, of which the store is then a copy.
+/// Where the threads of a verb are: in a store, or on a cluster, of which the store is then a copy.
 #[derive(Debug, Clone, Default, Args)]
-struct ReadArgs {
+struct PlaceArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     on: on::OnArgs,
 }
 
-impl ReadArgs {
+impl PlaceArgs {
     /// The options of the store, which is brought up to the cluster if there is one.
     fn copied(&self) -> Result<StoreArgs, Failure> {
         let Flags { store, set, .. } = self.on.copied(self.store.flags())?;
         Ok(StoreArgs { store, set })
+    }
+
+    fn rondo(&self, flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
+        self.on.over(builder(flags, by, approvers)?)?.open_now()
+    }
+
+    /// The store for writing, if it is the user's own.
+    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore), Failure> {
+        let by = consent_by(false, output);
+        let rondo = self.rondo(&self.copied()?.flags(), by, None)?;
+        rondo.operator().files.refuse_unsafe()?;
+        let settings = rondo.operator().files.in_force()?;
+        Ok((rondo, trusted_store(&settings, by)?))
     }
 }
 

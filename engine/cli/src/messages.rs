@@ -13,7 +13,7 @@ use rondo::views::request::RequestLine;
 
 use super::find_thread::find_thread_in;
 use super::step_filter::{FilterArgs, known_role};
-use super::{Exit, Failure, Output, ReadArgs, in_flight, json, some};
+use super::{Exit, Failure, Output, PlaceArgs, in_flight, json, some};
 
 const SHOWN_LANES: usize = 20;
 
@@ -35,7 +35,7 @@ pub struct MessagesArgs {
     )]
     visit: Option<u64>,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {

@@ -16,7 +16,7 @@ use super::find_thread::{find_thread, find_thread_in};
 use super::settings_files::settings;
 use super::spending::cost_cell;
 use super::store_access::existing_store_at;
-use super::{Exit, Failure, Output, ReadArgs, json};
+use super::{Exit, Failure, Output, PlaceArgs, json};
 
 /// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;
@@ -41,7 +41,7 @@ pub struct PrefixArgs {
     #[arg(long)]
     histories: bool,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {

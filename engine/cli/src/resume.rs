@@ -15,14 +15,13 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::changed_file::notice;
 use super::find_thread::{find_thread, find_unfinished, root};
-use super::on::OnArgs;
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run::ScriptArgs;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
 use super::store_access::{existing_store_at, trusted_store};
-use super::{Exit, Failure, Output, StoreArgs, batch, builder, json, working_folder};
+use super::{Exit, Failure, Output, PlaceArgs, batch, json, working_folder};
 
 fn in_doubt() -> impl TypedValueParser<Value = InDoubt> {
     let retry = PossibleValue::new("retry").help("Make them again, with the same idempotency key");
@@ -56,9 +55,7 @@ pub struct ContinueArgs {
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
     #[command(flatten)]
-    pub(super) store: StoreArgs,
-    #[command(flatten)]
-    pub(super) on: OnArgs,
+    pub(super) place: PlaceArgs,
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
@@ -115,8 +112,7 @@ pub(super) fn continuing<T>(
 ) -> Result<(T, RunSpec, Writing), Failure> {
     let here = working_folder()?;
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
-    let flags = args.on.copied(args.store.flags())?;
-    let rondo = args.on.over(builder(&flags, by, approvers(is_attended))?)?.open_now()?;
+    let rondo = args.place.rondo(&args.place.copied()?.flags(), by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
     let own = trusted_store(&settings, by)?;

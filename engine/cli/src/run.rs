@@ -16,13 +16,12 @@ use super::approval::approvers;
 use super::batch::{self, BatchArgs};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
-use super::on::OnArgs;
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
 use super::workflow::Loaded;
-use super::{Exit, Failure, Faulty, Output, StoreArgs, Style, builder, choice, dry_run, json, local_servers, report};
+use super::{Exit, Failure, Faulty, Output, PlaceArgs, Style, choice, dry_run, json, local_servers, report};
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
@@ -42,9 +41,7 @@ pub struct RunArgs {
     #[command(flatten)]
     script: ScriptArgs,
     #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    on: OnArgs,
+    place: PlaceArgs,
     /// What an acknowledged step survives: sync a power loss, log a crash of the process
     #[arg(long, value_parser = choice([("sync", Durability::Sync), ("log", Durability::Log)]))]
     durability: Option<Durability>,
@@ -96,8 +93,8 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// Runs a workflow and records it in the file `record`, an absolute path, if there is one.
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
     let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
-    let flags = args.on.flags(Flags { durability: args.durability, ..args.store.flags() })?;
-    let rondo = args.on.over(builder(&flags, by, approvers(is_attended))?)?.open_now()?;
+    let flags = args.place.on.flags(Flags { durability: args.durability, ..args.place.store.flags() })?;
+    let rondo = args.place.rondo(&flags, by, approvers(is_attended))?;
     rondo.operator().files.refuse_unsafe()?;
     let new = rondo.workflow(&args.workflow)?;
     let loaded = new.loaded();

@@ -15,9 +15,8 @@ use rondo_web::{Server, listen};
 use tempfile::TempDir;
 
 use super::consent::ConsentSource;
-use super::on::OnArgs;
 use super::signals::{STOPPING, Signals};
-use super::{Exit, Failure, Output, StoreArgs, json, json_line, runtime};
+use super::{Exit, Failure, Output, PlaceArgs, json, json_line, runtime};
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
@@ -49,9 +48,7 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     trust: bool,
     #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    on: OnArgs,
+    place: PlaceArgs,
 }
 
 impl ServerArgs {
@@ -59,7 +56,7 @@ impl ServerArgs {
     /// the terminal.
     pub(super) fn rondo(&self) -> Result<(Rondo, Settings), Failure> {
         let by = if self.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
-        let rondo = self.on.over(super::builder(&self.on.flags(self.store.flags())?, by, None)?)?.open_now()?;
+        let rondo = self.place.rondo(&self.place.on.flags(self.place.store.flags())?, by, None)?;
         let settings = rondo.operator().agreed_settings()?;
         Ok((rondo, settings))
     }

@@ -28,7 +28,7 @@ use super::named_command::hinted;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
-use super::{Exit, Failure, Output, ReadArgs, json, some};
+use super::{Exit, Failure, Output, PlaceArgs, json, some};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub struct ShowArgs {
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {

@@ -8,7 +8,7 @@ use rondo::views::since::since;
 use super::in_flight::totals_cell;
 use super::store_access::StoreView;
 use super::table::{Column, Table};
-use super::{Exit, Failure, Output, ReadArgs, Style, json, thread_row};
+use super::{Exit, Failure, Output, PlaceArgs, Style, json, thread_row};
 
 const PAGE: usize = 256;
 
@@ -42,7 +42,7 @@ pub struct ThreadsArgs {
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<usize>,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub(super) fn status(text: &str) -> Result<Status, String> {

@@ -9,7 +9,7 @@ use rondo::views::since::since;
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
 use super::find_thread::find_thread;
-use super::{Exit, Failure, Output, ReadArgs, choice, json};
+use super::{Exit, Failure, Output, PlaceArgs, choice, json};
 
 /// Add up calls, tokens, money, and what hooks saved
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub struct UsageArgs {
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {

@@ -3,7 +3,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::views::lines::who;
 
 use super::find_thread::find_thread_in;
-use super::{Exit, Failure, Output, ReadArgs, json, json_line};
+use super::{Exit, Failure, Output, PlaceArgs, json, json_line};
 
 /// Rebuild every request of a thread from its steps and compare digests
 #[derive(Debug, clap::Args)]
@@ -13,7 +13,7 @@ pub struct VerifyArgs {
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]
-    store: ReadArgs,
+    store: PlaceArgs,
 }
 
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
