@@ -21,7 +21,7 @@ pub struct BackupArgs {
 pub fn backup(args: &BackupArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
     let Examination { threads, steps, objects, bytes, .. } =
-        with_bar(|progress| upkeep::backup(&folder, &args.to, progress))?;
+        with_bar(|bar| upkeep::backup(&folder, &args.to, &mut |at| bar.show(at)))?;
     let shown = args.to.display().to_string();
     let line = json_line!("backup", folder: &shown, threads, steps, objects, size_bytes: bytes);
     output.show(&line, || {

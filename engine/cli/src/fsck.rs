@@ -38,7 +38,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
         }
         _ => {}
     }
-    let examination = with_bar(|progress| upkeep::fsck(&folder, saved.as_ref(), progress))?;
+    let examination = with_bar(|bar| upkeep::fsck(&folder, saved.as_ref(), &mut |at| bar.show(at)))?;
     for notice in &examination.notices {
         tell(&format!("store: {notice}\n"));
     }

@@ -31,7 +31,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (garbage, before, after) = if deletion.dry_run {
         let folder = deletion.store.folder()?;
         deletion.store.existing()?;
-        let (garbage, usage) = with_bar(|progress| upkeep::garbage(&folder, &deleted.threads, progress))?;
+        let (garbage, usage) = with_bar(|bar| upkeep::garbage(&folder, &deleted.threads, &mut |at| bar.show(at)))?;
         (garbage, usage, None)
     } else {
         let store = if let Some(written) = deleted.store {
@@ -71,5 +71,5 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 pub(super) fn collect(store: TrustedStore) -> Result<Collected, Failure> {
     let runtime = super::runtime()?;
-    with_bar(|progress| runtime.block_on(upkeep::gc(store, progress)))
+    with_bar(|bar| runtime.block_on(upkeep::gc(store, &mut |at| bar.show(at))))
 }

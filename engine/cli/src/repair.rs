@@ -4,7 +4,7 @@ use rondo::store::repair::{Loss, LossKind, Repaired};
 use rondo::tell::{plural, tell};
 use rondo::upkeep::{self, Repair};
 
-use super::upkeep_bar::UpkeepBar;
+use super::upkeep_bar::with_bar;
 use super::{EventOf, Exit, Failure, Output, StoreArgs, json, json_line};
 
 /// Recover what is intact of a damaged store into a new one, and report what was lost
@@ -25,14 +25,14 @@ pub struct RepairArgs {
 pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
     let to = args.to.clone().unwrap_or_else(|| upkeep::beside(&folder));
-    let (bar, mut told) = (UpkeepBar::new(), Ok(()));
-    let repaired = upkeep::repair(&folder, &to, &mut |at| bar.show(at), &mut |loss| {
-        if told.is_ok() {
-            told = bar.above(|| output.show(&EventOf { event: "loss", of: &loss }, || loss_text(&loss)));
-        }
-    });
-    bar.finish();
-    let repaired = repaired?;
+    let mut told = Ok(());
+    let repaired = with_bar(|bar| {
+        upkeep::repair(&folder, &to, &mut |at| bar.show(at), &mut |loss| {
+            if told.is_ok() {
+                told = bar.above(|| output.show(&EventOf { event: "loss", of: &loss }, || loss_text(&loss)));
+            }
+        })
+    })?;
     told?;
     let to = to.display().to_string();
     let (before, kept) = repaired.map(|Repair { before, kept }| (before, kept)).unzip();

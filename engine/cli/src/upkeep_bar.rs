@@ -13,15 +13,15 @@ const REDRAWS_PER_SECOND: u8 = 8;
 pub(super) struct UpkeepBar(ProgressBar);
 
 /// Does work of which a bar shows the progress.
-pub(super) fn with_bar<T>(work: impl FnOnce(&mut (dyn FnMut(Progress) + Send)) -> T) -> T {
+pub(super) fn with_bar<T>(work: impl FnOnce(&UpkeepBar) -> T) -> T {
     let bar = UpkeepBar::new();
-    let done = work(&mut |at| bar.show(at));
-    bar.finish();
+    let done = work(&bar);
+    bar.0.finish_and_clear();
     done
 }
 
 impl UpkeepBar {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         if !Style::stderr().is_terminal {
             return Self(ProgressBar::hidden());
         }
@@ -42,9 +42,5 @@ impl UpkeepBar {
     /// Does what writes lines, above the bar.
     pub(super) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
         self.0.suspend(write)
-    }
-
-    pub(super) fn finish(&self) {
-        self.0.finish_and_clear();
     }
 }
