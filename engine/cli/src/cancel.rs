@@ -1,8 +1,9 @@
 use rondo::core::Cancelled;
-use rondo::run::cancel as cancel_thread;
+use rondo::run::{cancel as cancel_thread, finished};
 
 use super::find_thread::find_thread;
-use super::runner::{Task, Writing, run_task};
+use super::named_command::hinted;
+use super::runner::{Session, Writing, with_session};
 use super::store_access::existing_store_at;
 use super::{Exit, Failure, Output, PlaceArgs, json};
 
@@ -19,18 +20,16 @@ pub struct CancelArgs {
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (rondo, store) = args.place.trusted(output)?;
     let (thread, _) = find_thread(existing_store_at(&store.opening.folder)?.store.as_ref(), &args.thread)?;
-    let id = thread.clone();
-    let task: Task = Box::new(move |context| {
-        Box::pin(async move {
-            if let Cancelled::Ended { ending, head } = cancel_thread(&context.rondo, &id).await? {
-                context.ended(id, ending, head).await?;
+    let writing = Writing { rondo, to_open: Some(store) };
+    let exit = with_session(writing, async |Session { rondo, host, .. }| {
+        if let Cancelled::Ended { ending, head } = cancel_thread(&rondo, &thread).await? {
+            let event = finished(host.engine().store().as_ref(), thread.clone(), ending, head)?;
+            if output.is_json() {
+                output.line(&event.line(hinted))?;
             }
-            Ok(Exit::Done)
-        })
-    });
-    let exit = run_task(task, Writing { rondo, to_open: Some(store) }, output)?;
-    if exit == Exit::Done {
-        output.tell(&format!("thread {thread} is cancelled\n"));
-    }
+        }
+        Ok(Exit::Done)
+    })?;
+    output.tell(&format!("thread {thread} is cancelled\n"));
     Ok(exit)
 }

@@ -193,7 +193,8 @@ impl Deletion {
         let writing = Writing { rondo, to_open: Some(store.clone()) };
         let chunks = self.chunks();
         drop(self);
-        with_session(writing, async |Session { engine, .. }| {
+        with_session(writing, async |Session { host, .. }| {
+            let engine = host.engine();
             let all = chunks.iter().flatten().collect();
             let mut lines = lines_of(engine.store(), &all)?;
             for threads in chunks {

@@ -25,8 +25,9 @@ use rondo::store::Read;
 
 use super::find_thread::find_thread;
 use super::person::consent_by;
+use super::result::View;
 use super::run_config::{RunSpec, replaying};
-use super::runner::{Task, Writing, run_task};
+use super::runner::{Task, Writing, show_task};
 use super::store_access::{existing_store_at, secret, trusted_store};
 use super::{Exit, Failure, Output, working_folder};
 
@@ -202,7 +203,8 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             Ok(Exit::Done)
         })
     });
-    run_task(task, Writing { rondo, to_open: Some(own) }, output)
+    let view = View { quiet: true, ..View::default() };
+    show_task(task, Writing { rondo, to_open: Some(own) }, &view, output)
 }
 
 /// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo::core::hook::SubcommandOutput;
-use rondo::core::thread::Ending;
 use rondo::core::{Ended, Engine};
 use rondo::host::Host;
-use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::{Event, Outcome, What};
-use rondo::protocol::id::ThreadId;
-use rondo::run::finished;
 use rondo::tell::tell;
 use rondo::{Rondo, Run};
 use tokio::sync::{Semaphore, mpsc};
@@ -22,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::named_command::hinted;
 use super::progress::{Mode, Progress, TICK};
 use super::result::View;
-use super::signals::{STOPPING, Signals};
+use super::signals::{Signals, with_signals};
 use super::store_access::TrustedStore;
 use super::{Exit, Failure, Output, Style, report};
 
@@ -47,13 +43,6 @@ pub struct TaskContext {
 impl TaskContext {
     pub async fn said(&self, said: SubcommandOutput) {
         self.send(Update::Said(said)).await;
-    }
-
-    /// Shows the end of a thread that does not run in this process.
-    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Result<(), Failure> {
-        let event = finished(self.engine.store().as_ref(), thread, ending, head)?;
-        self.send(Update::Event(Box::new(event))).await;
-        Ok(())
     }
 
     /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.
@@ -108,7 +97,6 @@ pub(super) struct Writing {
 pub(super) struct Session {
     pub rondo: Rondo,
     pub host: Host,
-    pub engine: Engine,
     pub signals: Signals,
 }
 
@@ -117,22 +105,12 @@ pub(super) fn with_session(
     Writing { rondo, to_open }: Writing,
     work: impl AsyncFnOnce(Session) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
-    let runtime = super::runtime()?;
-    let exit = runtime.block_on(async {
-        let signals = Signals::listen(STOPPING)?;
+    with_signals(async |signals| {
         let host = rondo.open_store(to_open).await?.clone();
-        let engine = host.engine().clone();
-        let exit = work(Session { rondo, host: host.clone(), engine, signals }).await;
+        let exit = work(Session { rondo, host: host.clone(), signals }).await;
         host.leave().await;
         exit
-    });
-    // A hanging call must not keep the process alive.
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    exit
-}
-
-pub fn run_task(task: Task, writing: Writing, output: &mut Output) -> Result<Exit, Failure> {
-    show_task(task, writing, &View { quiet: true, ..View::default() }, output)
+    })
 }
 
 pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output) -> Result<Exit, Failure> {
@@ -188,7 +166,7 @@ pub(super) async fn show(
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
 fn spawn(
-    Session { rondo, engine, .. }: Session,
+    Session { rondo, host, .. }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
@@ -203,7 +181,7 @@ fn spawn(
                 break;
             }
             while running.try_join_next().is_some() {}
-            let (rondo, engine) = (rondo.clone(), engine.clone());
+            let (rondo, engine) = (rondo.clone(), host.engine().clone());
             let context = TaskContext { rondo, engine, number, stop: stop.clone(), updates: updates.clone() };
             let updates = updates.clone();
             running.spawn(async move {

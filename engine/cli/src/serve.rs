@@ -15,8 +15,8 @@ use rondo_web::{Server, listen};
 use tempfile::TempDir;
 
 use super::consent::ConsentSource;
-use super::signals::{STOPPING, Signals};
-use super::{Exit, Failure, Output, PlaceArgs, json, json_line, runtime};
+use super::signals::with_signals;
+use super::{Exit, Failure, Output, PlaceArgs, json, json_line};
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
@@ -68,9 +68,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (rondo, mut settings) = args.server.rondo()?;
     let to_open = rondo.store_to_open(&settings)?;
-    let runtime = runtime()?;
-    let exit = runtime.block_on(async {
-        let signals = Signals::listen(STOPPING)?;
+    with_signals(async |signals| {
         let listening = listen(args.port).await?;
         let address = format!("http://{}", listening.address);
         let host = rondo.open_store(to_open).await?.clone();
@@ -102,9 +100,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         host.leave().await;
         // A server has no end of its own: a signal is how it is told to stop.
         Ok(Exit::Done)
-    });
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    exit
+    })
 }
 
 /// Keeps the copy of a cluster's threads near them. Faults are told once, until one passes.

@@ -13,7 +13,16 @@ use super::{Exit, Failure};
 /// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
-pub const STOPPING: &str = "\nstopping; calls in flight have 7 s to end; once more stops at once\n";
+const STOPPING: &str = "\nstopping; calls in flight have 7 s to end; once more stops at once\n";
+
+/// Runs what signals stop.
+pub fn with_signals<T>(work: impl AsyncFnOnce(Signals) -> Result<T, Failure>) -> Result<T, Failure> {
+    let runtime = super::runtime()?;
+    let done = runtime.block_on(async { work(Signals::listen(STOPPING)?).await });
+    // A hanging call must not keep the process alive.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    done
+}
 
 #[derive(Debug, Clone, Default)]
 pub struct Signals {

@@ -182,7 +182,7 @@ fn a_finished_thread_is_resumed_to_its_end_and_not_cancelled() {
     assert_eq!((resumed.exit, resumed.out), (0, run.out));
     assert_eq!(demo.rondo(&["resume"]).exit, 2, "nothing is unfinished");
     let cancelled = demo.rondo(&["cancel", "last", "--json"]);
-    assert!(cancelled.exit != 0 && cancelled.out.contains("RN1407"), "{cancelled:?}");
+    assert!(cancelled.exit != 0 && cancelled.failure.contains("RN1407"), "{cancelled:?}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use rondo::tell::tell;
 use rondo::worker::Worker;
 
 use super::consent::ConsentSource;
-use super::signals::{STOPPING, Signals};
-use super::{Exit, Failure, Output, StoreArgs, json, json_line, runtime};
+use super::signals::with_signals;
+use super::{Exit, Failure, Output, StoreArgs, json, json_line};
 
 /// Drive threads of a Restate cluster
 ///
@@ -39,9 +39,7 @@ pub fn worker(args: &WorkerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = Cluster::at(&args.restate, &args.admin)?;
     let rondo = super::rondo(&args.store.flags(), by, None)?;
     let advertised = args.advertise.clone().unwrap_or_else(|| format!("http://{}", args.listen));
-    let runtime = runtime()?;
-    let served = runtime.block_on(async {
-        let signals = Signals::listen(STOPPING)?;
+    with_signals(async |signals| {
         let worker = Worker::open(&cluster, &rondo).await?;
         let stop = signals.stop.clone();
         let ready = || {
@@ -52,8 +50,7 @@ pub fn worker(args: &WorkerArgs, output: &mut Output) -> Result<Exit, Failure> {
                 tell(&format!("driving threads of {}, reached at {advertised}\nCtrl-C stops\n", cluster.url()));
             }
         };
-        worker.serve(args.listen, &advertised, ready, async move { stop.cancelled().await }).await
-    });
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    served.map(|()| Exit::Done)
+        worker.serve(args.listen, &advertised, ready, async move { stop.cancelled().await }).await?;
+        Ok(Exit::Done)
+    })
 }

@@ -71,7 +71,7 @@ pub fn start(
     let is_json = output.is_json();
     with_session(writing, async |session| {
         let run_config = configured(&session.rondo, &new.workflow, &run_spec).await?;
-        let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
+        let (id, batch) = keep((&lines, is_json), new, &run_config, options, session.host.engine()).await?;
         drop(lines);
         go(session, id, batch, run_spec, (view, output)).await
     })
@@ -203,7 +203,7 @@ async fn go(
     run_spec: RunSpec,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
-    let (signals, store) = (session.signals.clone(), Arc::clone(session.engine.store()));
+    let (signals, store) = (session.signals.clone(), Arc::clone(session.host.engine().store()));
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop = signals.stop.child_token();
     let concurrency = usize::from(batch.options.concurrency);
