@@ -1,4 +1,3 @@
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,8 +16,7 @@ use rondo::tell::plural;
 
 use super::consent::by_settings;
 use super::known_tools::KnownTools;
-use super::settings_files::{self, settings};
-use super::{Exit, Failure, Faulty, Output, json, report, tooling, workflow, working_folder};
+use super::{Exit, Failure, Faulty, Output, json, report, settings_files, tooling, workflow, working_folder};
 
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
@@ -40,13 +38,12 @@ pub struct ValidateArgs {
 pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let (mut checked, mut errors, mut warnings) = (0, 0, 0);
-    let prefix_lint = args.prefix.then(PrefixLint::new).transpose()?;
+    let read = settings_files::read(&Flags::default()).and_then(|files| Ok((files.in_force()?, files)));
     // If settings cannot be read, prices and tools are not checked; `doctor` reports their faults.
-    let files = settings_files::read(&Flags::default()).ok();
-    let settings = files.as_ref().and_then(|files| files.in_force().ok());
-    let tools =
-        files.as_ref().zip(settings.as_ref()).and_then(|(files, settings)| KnownTools::new(files, settings).ok());
-    let checks = Checks { prefix_lint: prefix_lint.as_ref(), settings: settings.as_ref(), tools: tools.as_ref() };
+    let read = if args.prefix { Some(read?) } else { read.ok() };
+    let tools = read.as_ref().and_then(|(settings, files)| KnownTools::new(files, settings).ok());
+    let settings = read.as_ref().map(|(settings, _)| settings);
+    let checks = Checks { settings, tools: tools.as_ref(), has_prefixes: args.prefix };
     let mut check = |found| {
         checked += 1;
         count(found, &checks, output, &mut errors, &mut warnings)
@@ -68,9 +65,9 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
 }
 
 struct Checks<'a> {
-    prefix_lint: Option<&'a PrefixLint>,
     settings: Option<&'a Settings>,
     tools: Option<&'a KnownTools>,
+    has_prefixes: bool,
 }
 
 /// Warns about limits on money that have no effect, because the price of a model is unknown.
@@ -140,8 +137,8 @@ fn count(
                 faults.extend(untaken(&loaded.checked, settings, &Provided::default()));
             }
             faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
-            if let Some(prefix_lint) = checks.prefix_lint {
-                faults.extend(prefix_lint.of(workflow, places)?);
+            if let Some(settings) = checks.settings.filter(|_| checks.has_prefixes) {
+                faults.extend(of_prefixes(workflow, places, settings)?);
             }
             faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));
             Faulty { faults, sources: loaded.sources }
@@ -160,43 +157,27 @@ fn count(
     report::findings(&faulty, output)
 }
 
-/// Checks prefixes with the models and tools that the settings give to roles.
-struct PrefixLint {
-    settings: Settings,
-    /// Created when the first workflow names a tool.
-    tools: OnceCell<ToolSet>,
+/// Warns about prefixes, with the models and tools that the settings give to roles.
+fn of_prefixes(workflow: &Workflow, places: &SourceMap, settings: &Settings) -> Result<Vec<Diagnostic>, Failure> {
+    let names_tools =
+        |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
+    let has_tools = workflow.tree().iter().any(|(_, workflow)| names_tools(workflow));
+    let tools = if has_tools { tooling::local(settings)?.0 } else { ToolSet::default() };
+    lint::lint(workflow, places, &|workflow| with_settings(workflow, &tools, settings))
+        .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
-impl PrefixLint {
-    fn new() -> Result<Self, Failure> {
-        Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
-    }
-
-    fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
-        let names_tools =
-            |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
-        if self.tools.get().is_none() && workflow.tree().iter().any(|(_, workflow)| names_tools(workflow)) {
-            // It is only set here.
-            let _ = self.tools.set(tooling::local(&self.settings)?.0);
-        }
-        lint::lint(workflow, places, &|workflow| self.resolved_roles(workflow))
-            .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
-    }
-
-    fn resolved_roles(&self, workflow: &Workflow) -> BTreeMap<RoleName, lint::ResolvedRoles> {
-        let none = ToolSet::default();
-        let tools = self.tools.get().unwrap_or(&none);
-        let mut toolboxes = resolved_roles::toolboxes(workflow, tools, &by_settings(&self.settings));
-        let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
-            let spec = workflow.models.get(&role.model);
-            // No provider is asked, so none needs a key; a model that only a script has does not count.
-            let model = self.settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
-            let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
-            let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
-            (name.clone(), lint::ResolvedRoles { model, tools })
-        };
-        resolved_roles::model_roles(workflow).map(of_role).collect()
-    }
+fn with_settings(workflow: &Workflow, tools: &ToolSet, settings: &Settings) -> BTreeMap<RoleName, lint::ResolvedRoles> {
+    let mut toolboxes = resolved_roles::toolboxes(workflow, tools, &by_settings(settings));
+    let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
+        let spec = workflow.models.get(&role.model);
+        // No provider is asked, so none needs a key; a model that only a script has does not count.
+        let model = settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
+        let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
+        let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
+        (name.clone(), lint::ResolvedRoles { model, tools })
+    };
+    resolved_roles::model_roles(workflow).map(of_role).collect()
 }
 
 fn stdin_text() -> Result<String, Failure> {
