@@ -168,7 +168,7 @@ impl Lines {
         let separator = csv::separator(text, |name| field(workflow, name).is_some());
         if let Some(at) = csv::unclosed_quote(text, separator) {
             let piece = Piece::at(&self.file, &self.text, skipped + at);
-            return Err(self.faulty(piece.refused(Code::InputSyntax, 0, "this quote is never closed")).into());
+            return Err(self.faulty(piece.refused(0, "this quote is never closed")).into());
         }
         let mut reader = csv::reader(text, separator);
         let unreadable = |error: ::csv::Error| Failure::new(Code::InputSyntax, format!("{}: {error}", self.file));
@@ -183,7 +183,7 @@ impl Lines {
             let piece = Piece::at(&self.file, &self.text, skipped + at);
             match row {
                 Ok(row) => (number, piece.row(&names, &row, (&self.given, workflow))),
-                Err(error) => (number, Err(piece.refused(Code::InputSyntax, 0, error.to_string()))),
+                Err(error) => (number, Err(piece.refused(0, error.to_string()))),
             }
         })))
     }
@@ -289,20 +289,19 @@ impl<'a> Piece<'a> {
     fn inputs(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Vec<Diagnostic>> {
         let members = match canonical::parse(self.part.as_bytes()) {
             Ok(Value::Object(members)) => members,
-            Ok(_) => return Err(self.refused(Code::InputSyntax, 0, "inputs are one JSON object")),
+            Ok(_) => return Err(self.refused(0, "inputs are one JSON object")),
             // The byte offset is reported as line and column.
             Err(canonical::Error::Syntax { at, what }) => {
-                return Err(self.refused(Code::InputSyntax, at, format!("not JSON: {what}")));
+                return Err(self.refused(at, format!("not JSON: {what}")));
             }
-            Err(error) => return Err(self.refused(Code::InputSyntax, 0, error.to_string())),
+            Err(error) => return Err(self.refused(0, error.to_string())),
         };
         self.merged(members, given, workflow)
     }
 
     fn yaml(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Vec<Diagnostic>> {
-        let node = source::yaml(self.part).map_err(|fault| {
-            self.refused(Code::InputSyntax, fault.span.offset, format!("not YAML: {}", fault.message))
-        })?;
+        let node = source::yaml(self.part)
+            .map_err(|fault| self.refused(fault.span.offset, format!("not YAML: {}", fault.message)))?;
         match node.to_value() {
             Value::Object(members) => merged(members, given, workflow).map_err(|faults| {
                 let found = faults.into_iter().map(|fault| {
@@ -314,7 +313,7 @@ impl<'a> Piece<'a> {
                 });
                 found.collect()
             }),
-            _ => Err(self.refused(Code::InputSyntax, 0, "inputs are one map")),
+            _ => Err(self.refused(0, "inputs are one map")),
         }
     }
 
@@ -326,7 +325,7 @@ impl<'a> Piece<'a> {
     ) -> Result<Value, Vec<Diagnostic>> {
         if row.len() > names.len() {
             let message = format!("the row has {} values, and the first line names {}", row.len(), names.len());
-            return Err(self.refused(Code::InputSyntax, 0, message));
+            return Err(self.refused(0, message));
         }
         let mut members = BTreeMap::new();
         for (name, text) in names.iter().zip(row) {
@@ -372,8 +371,8 @@ impl<'a> Piece<'a> {
         }
     }
 
-    fn refused(&self, code: Code, at: usize, message: impl Into<String>) -> Vec<Diagnostic> {
-        vec![self.fault(code, at, message)]
+    fn refused(&self, at: usize, message: impl Into<String>) -> Vec<Diagnostic> {
+        vec![self.fault(Code::InputSyntax, at, message)]
     }
 
     /// A diagnostic at a byte of this part.
