@@ -159,7 +159,7 @@ pub fn learn(
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
     let Called { verb, action, mut asked, store, trust } = called;
     let by = consent_by(trust, output);
-    let rondo = super::rondo(&Flags { store, ..Flags::default() }, by, None)?;
+    let rondo = super::rondo(&Flags { store, ..Flags::default() }, by)?;
     let settings = rondo.operator().files.in_force()?;
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
     let view = existing_store_at(&settings.store.value)?;

@@ -111,8 +111,8 @@ use output::{EventOf, Output, Style, json_line};
 use person::consent_by;
 
 /// The library as the command line uses it: with the settings of the working folder, and notices on stderr.
-fn rondo(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
-    builder(flags, by, approvers)?.open_now()
+fn rondo(flags: &Flags, by: ConsentSource) -> Result<Rondo, Failure> {
+    builder(flags, by, None)?.open_now()
 }
 
 fn builder(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Builder, Failure> {

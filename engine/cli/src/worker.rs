@@ -37,7 +37,7 @@ pub struct WorkerArgs {
 pub fn worker(args: &WorkerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let by = if args.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
     let cluster = Cluster::at(&args.restate, &args.admin)?;
-    let rondo = super::rondo(&args.store.flags(), by, None)?;
+    let rondo = super::rondo(&args.store.flags(), by)?;
     let advertised = args.advertise.clone().unwrap_or_else(|| format!("http://{}", args.listen));
     with_signals(async |signals| {
         let worker = Worker::open(&cluster, &rondo).await?;
