@@ -1,6 +1,3 @@
-//! `rondo explain`: the page of a code, a page of the reference, a part of one, or what the reference says of one key,
-//! filter, test or field.
-
 mod layout;
 mod reference;
 

@@ -1,5 +1,3 @@
-//! `rondo init`: writes a small workflow that runs offline at once.
-
 use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,5 +1,3 @@
-//! `rondo prefix`: what each visit shares with its role's previous visit, where a prefix broke, and the cost.
-
 use std::fmt::Write as _;
 
 use rondo::agent_kit::prefix::tokens;

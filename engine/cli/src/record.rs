@@ -1,5 +1,3 @@
-//! `rondo record`: records the models' answers in a run, so that it can be replayed without them.
-
 use std::path::PathBuf;
 
 use rondo::protocol::text::shell_argument;

@@ -129,19 +129,4 @@ mod tests {
         let style = Style { is_terminal: true, has_colour: false, width: 80 };
         insta::assert_snapshot!(diagnostics(&faulty(), style));
     }
-
-    #[test]
-    fn elsewhere_a_fault_is_one_line() {
-        insta::assert_snapshot!(diagnostics(&faulty(), Style::PLAIN), @"workflow.yaml:3:5: RN0802: unknown key `promt` (hint: did you mean `prompt`?)");
-    }
-
-    #[test]
-    fn a_fault_without_a_place_tells_what_to_do_below() {
-        let fault =
-            Failure::new(Code::ThreadUnknown, "no thread begins with 01k9").with_hint("`rondo threads` lists them");
-        insta::assert_snapshot!(text(&fault, Style::PLAIN), @r"
-        rondo: RN1401: no thread begins with 01k9
-          `rondo threads` lists them
-        ");
-    }
 }

@@ -1,5 +1,3 @@
-//! `rondo show`: the answers in a thread, step by step.
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

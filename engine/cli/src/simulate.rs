@@ -1,5 +1,3 @@
-//! `rondo simulate`: the routes of a workflow with generated answers, and their worst case.
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

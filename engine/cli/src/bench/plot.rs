@@ -25,9 +25,6 @@ pub struct Sample {
 
 impl Sample {
     /// The same with what the memory and the store have now that there are `steps` steps.
-    ///
-    /// # Errors
-    /// If the store's folder cannot be read.
     pub fn of(size: u64, steps: u64, step_us: f64, store: &Path) -> io::Result<Self> {
         let store_bytes = if store.exists() { float(bytes_below(store)?) / float(steps) } else { 0.0 };
         Ok(Self { size, step_us, memory_mib: memory_mib(), store_bytes })
