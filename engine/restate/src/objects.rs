@@ -299,11 +299,7 @@ impl Leg {
             }
             Next::Left(left) => {
                 driven.is_over = true;
-                Ok(Coded(Told::Left(left)))
-            }
-            Next::Unfit(why) => {
-                driven.is_over = true;
-                Err(HandlerError::from(Unfit(why)))
+                left.map(|left| Coded(Told::Left(left))).map_err(|why| HandlerError::from(Unfit(why)))
             }
         }
     }

@@ -38,9 +38,8 @@ struct Queue {
 /// The next thing that a driver does.
 pub(crate) enum Next {
     Entry(Vec<Vec<u8>>),
-    Left(Leaving),
-    /// It cannot drive the thread, and says why.
-    Unfit(String),
+    /// It leaves the thread, or says why it cannot drive it.
+    Left(Result<Leaving, String>),
 }
 
 impl Session {
@@ -55,10 +54,8 @@ impl Session {
                     queue.taken = std::mem::take(&mut queue.waiters);
                     return Next::Entry(std::mem::take(&mut queue.waiting));
                 }
-                match queue.left.take() {
-                    Some(Ok(left)) => return Next::Left(left),
-                    Some(Err(why)) => return Next::Unfit(why),
-                    None => {}
+                if let Some(left) = queue.left.take() {
+                    return Next::Left(left);
                 }
             }
             changed.await;
@@ -178,7 +175,7 @@ mod tests {
         lease.session.acknowledge();
         assert_eq!((child.await, later.await), (Ok(()), Ok(())));
         lease.session.leave(Ok(Leaving::Settled));
-        assert!(matches!(lease.session.next().await, Next::Left(Leaving::Settled)));
+        assert!(matches!(lease.session.next().await, Next::Left(Ok(Leaving::Settled))));
     }
 
     #[tokio::test]
