@@ -11,9 +11,6 @@ use super::person::consent_by;
 use super::store_access::trusted_store;
 use super::{Exit, Failure, Output, StoreArgs, hooks, json, json_line, settings_files};
 
-/// How many bytes of the file are read at a time.
-const READ_BYTES: usize = 64 << 10;
-
 /// Take exported threads into the store: all that a file holds, verified, or nothing
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
@@ -69,5 +66,5 @@ fn staged(file: &Path) -> Result<Staged, Failure> {
         let failure = Failure::new(Code::FileRefused, format!("{}: {error}", file.display()));
         failure.with_hint("`-` reads standard input, which may be a pipe")
     })?;
-    upkeep::stage(BufReader::with_capacity(READ_BYTES, opened))
+    upkeep::stage(BufReader::new(opened))
 }

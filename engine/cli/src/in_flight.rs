@@ -9,9 +9,8 @@ use rondo::views::in_flight::{InFlightTotals, VisitLine};
 use rondo::views::lines::who;
 use rondo::views::spending::Spending;
 
-use super::spending::spending_text;
-
 use super::show::{beginning, block, seconds};
+use super::spending::spending_text;
 use super::{Failure, Output};
 
 /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.

@@ -17,12 +17,11 @@ use rondo::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, thre
 use rondo::views::records::records;
 use rondo::views::spending::Spending;
 
-use super::spending::spending_text;
-
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight::{self, totals_text};
 use super::named_command::hinted;
+use super::spending::spending_text;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;

@@ -16,7 +16,7 @@ use super::Failure;
 
 const PAGE: u64 = 256;
 
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct FilterArgs {
     /// Only steps of this role
     #[arg(long)]
@@ -81,8 +81,7 @@ impl FilterArgs {
     }
 
     pub fn is_empty(&self) -> bool {
-        let Self { role, lane, status, grep, steps, newest } = self;
-        role.is_none() && lane.is_none() && status.is_none() && grep.is_none() && steps.is_none() && newest.is_none()
+        *self == Self::default()
     }
 }
 
