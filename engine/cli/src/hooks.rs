@@ -304,58 +304,36 @@ impl SubcommandContext for StoreContext<'_> {
     }
 }
 
-#[cfg(test)]
+// The kinds of caches have both a verb and a flag.
+#[cfg(all(test, feature = "caches"))]
 mod tests {
     use super::*;
-    use rondo::core::hook::{BuildContext, Flag, Hook};
-
-    struct Counting;
-
-    impl HookKind for Counting {
-        fn name(&self) -> &'static str {
-            "counting"
-        }
-
-        fn subcommands(&self) -> Vec<Subcommand> {
-            let arguments: &[Argument] = &[
-                Argument { name: "thread", value: "THREAD", about: "A thread", is_positional: true },
-                Argument { name: "role", value: "ROLE", about: "Of this role", is_positional: false },
-            ];
-            let run: subcommand::Run = Arc::new(|asked, _| {
-                Box::pin(async move { Ok(SubcommandOutput { text: format!("{}\n", asked.len()), lines: Vec::new() }) })
-            });
-            let action = Action { name: "up", about: "Count up", arguments, changes: false, run };
-            vec![Subcommand { name: "count", about: "Count what was counted", actions: vec![action] }]
-        }
-
-        fn flags(&self) -> Vec<Flag> {
-            vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts", reaching: Some("off") }]
-        }
-
-        fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
-            Err("not built here".to_owned())
-        }
-    }
 
     #[test]
     fn what_a_registry_brings_along_stands_beside_the_rest() {
-        let registry = Registry::new([Arc::new(Counting) as Arc<dyn HookKind>]);
+        let registry = rondo::registry();
         let command = || mount(<crate::CommandLine as clap::CommandFactory>::command(), &registry);
-        let matches = command().try_get_matches_from(["rondo", "count", "up", "last", "--role", "x"]).unwrap();
-        let called = called(&matches, &registry).unwrap();
-        assert_eq!((called.verb.as_str(), called.action.as_str(), called.asked.len()), ("count", "up", 2));
-        assert!(command().render_long_help().to_string().contains("Count what was counted"));
+        let matches = command().try_get_matches_from(["rondo", "cache", "explain", "last:1", "--json"]).unwrap();
+        let explaining = called(&matches, &registry).unwrap();
+        assert_eq!(
+            (explaining.verb.as_str(), explaining.action.as_str(), explaining.asked.len()),
+            ("cache", "explain", 1)
+        );
+        let words = ["rondo", "cache", "clear", "--role", "x", "--tool", "y"];
+        let matches = command().try_get_matches_from(words).unwrap();
+        assert_eq!(called(&matches, &registry).unwrap().asked.len(), 2);
+        assert!(command().render_long_help().to_string().contains("Show, explain, fill and clear cached answers"));
 
-        let matches = command().try_get_matches_from(["rondo", "run", "x", "--counted", "off"]).unwrap();
-        assert_eq!(flags(&matches, &registry)["counted"], "off");
+        let matches = command().try_get_matches_from(["rondo", "run", "x", "--cache", "off"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["cache"], "off");
         let matches = command().try_get_matches_from(["rondo", "resume"]).unwrap();
-        assert_eq!(flags(&matches, &registry)["counted"], "on");
-        assert!(command().try_get_matches_from(["rondo", "run", "x", "--counted", "maybe"]).is_err());
+        assert_eq!(flags(&matches, &registry)["cache"], "on");
+        assert!(command().try_get_matches_from(["rondo", "run", "x", "--cache", "maybe"]).is_err());
         let matches = command().try_get_matches_from(["rondo", "record", "x", "--to", "y"]).unwrap();
-        assert_eq!(flags(&matches, &registry)["counted"], "off");
-        assert!(command().try_get_matches_from(["rondo", "record", "x", "--to", "y", "--counted", "on"]).is_err());
+        assert_eq!(flags(&matches, &registry)["cache"], "refresh");
+        assert!(command().try_get_matches_from(["rondo", "record", "x", "--to", "y", "--cache", "on"]).is_err());
 
         let matches = command().try_get_matches_from(["rondo", "threads"]).unwrap();
-        assert!(super::called(&matches, &registry).is_none());
+        assert!(called(&matches, &registry).is_none());
     }
 }

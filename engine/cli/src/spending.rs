@@ -27,30 +27,3 @@ pub fn cost_text(cost: KnownCost) -> Option<String> {
 pub fn cost_cell(cost: KnownCost) -> String {
     cost.usd().map_or_else(|| "-".to_owned(), |_| cost.to_string())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(costs: &[Option<f64>]) -> String {
-        let mut sum = Spending::default();
-        for cost in costs {
-            sum += Spending::of_call(None, *cost);
-        }
-        spending_text(&sum)
-    }
-
-    #[test]
-    fn a_sum_without_some_of_its_calls_says_how_many() {
-        assert_eq!(text(&[Some(0.001), Some(0.002)]), "  $0.0030");
-        assert_eq!(text(&[Some(0.001), None, Some(0.002), None]), "  ≥ $0.0030, 2 calls without a price");
-        assert_eq!(text(&[None, Some(0.001)]), "  ≥ $0.0010, 1 call without a price");
-    }
-
-    #[test]
-    fn an_unknown_cost_is_left_out() {
-        assert_eq!(text(&[None, None]), "");
-        assert_eq!(text(&[Some(0.0), None]), "");
-        assert_eq!(text(&[Some(0.0)]), "  $0.0000");
-    }
-}
