@@ -199,11 +199,6 @@ impl Client {
         }
     }
 
-    /// A part of a thread's log from a piece on.
-    async fn log(&self, thread: &ThreadId, from: u64) -> Result<Log, Error> {
-        self.call(&[THREAD, thread.as_str(), "read"], &from).await
-    }
-
     /// Tells a tree of threads to end for good, wherever it is driven.
     ///
     /// # Errors
@@ -213,9 +208,6 @@ impl Client {
     }
 
     /// Whether it was told so.
-    ///
-    /// # Errors
-    /// If the cluster cannot be asked.
     pub(crate) async fn is_cancelled(&self, thread: &ThreadId) -> Result<bool, Error> {
         self.call(&[CANCEL, thread.as_str(), "get"], &()).await
     }
@@ -264,7 +256,7 @@ impl Client {
             if up_to.is_some_and(|end| position >= end) {
                 return Ok(position);
             }
-            let Log { count, needs, pieces } = self.log(thread, at).await?;
+            let Log { count, needs, pieces } = self.call(&[THREAD, thread.as_str(), "read"], &at).await?;
             if position == 0 {
                 for base in needs {
                     Box::pin(self.copy(&base, None, store)).await?;
