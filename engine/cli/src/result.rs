@@ -9,7 +9,13 @@ use super::show::pretty;
 use super::{Failure, Output, Style, output_file};
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct ResultArgs {
+pub struct View {
+    /// Show results and faults only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Show answers in full while they are written
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
     /// Write the result to this file instead of stdout; of a batch, a line for each result
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -18,20 +24,8 @@ pub struct ResultArgs {
     pub raw: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct View {
-    /// Show results and faults only
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Show answers in full while they are written
-    #[arg(short, long, conflicts_with = "quiet")]
-    pub verbose: bool,
-    #[command(flatten)]
-    pub result: ResultArgs,
-}
-
-impl ResultArgs {
-    pub fn show(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
+impl View {
+    pub fn show_result(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
         let text = match &self.raw {
             Some(key) => raw(result, key)?,
             None => pretty(result),

@@ -223,7 +223,7 @@ impl Show for Display<'_> {
                             tell(&format!("failed: {reason}\n"));
                         }
                         if !result.is_null() {
-                            progress.suspend(|| view.result.show(result, output))?;
+                            progress.suspend(|| view.show_result(result, output))?;
                         }
                     }
                     What::Error { code, message, hint, .. } if is_told => {

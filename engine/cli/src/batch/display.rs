@@ -46,7 +46,7 @@ pub(super) struct Display<'a> {
     is_quiet: bool,
     /// Whether a script or a recording answers, which costs nothing.
     is_replay: bool,
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     since: Instant,
     /// The lines whose results are still to be written, in order.
     upcoming: Peekable<Numbers>,
@@ -75,11 +75,11 @@ impl<'a> Display<'a> {
         (store, is_replay): (Arc<dyn StepStore>, bool),
         (view, output): (&View, &'a mut Output),
     ) -> Result<Self, Failure> {
-        let file = view.result.output.as_deref().map(|path| {
+        let file = view.output.as_deref().map(|path| {
             File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(output_file::failed(path))
         });
         let is_shown = Style::stderr().is_terminal && !view.quiet;
-        let bar = is_shown.then(|| ProgressBar::new_spinner().with_style(spinner("{spinner} {wide_msg}")));
+        let bar = if is_shown { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         Ok(Self {
             id: id.clone(),
             lines: batch.lines,
@@ -90,7 +90,7 @@ impl<'a> Display<'a> {
             file: file.transpose()?,
             is_quiet: view.quiet,
             is_replay,
-            bar,
+            bar: bar.with_style(spinner("{spinner} {wide_msg}")),
             since: Instant::now(),
             ends: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -172,7 +172,7 @@ impl<'a> Display<'a> {
             self.tally.count_cause(*number, cause);
         }
         let Self { bar, output, file, .. } = self;
-        let mut write = || {
+        bar.suspend(|| {
             if output.is_json() {
                 output.line(&EventOf { event: "line", of: &read })?;
             }
@@ -181,11 +181,7 @@ impl<'a> Display<'a> {
                 None if output.is_json() => Ok(()),
                 None => output.line(&read),
             }
-        };
-        match bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        })
     }
 
     /// The time left if the other lines take as long as those that have ended.
@@ -198,9 +194,7 @@ impl<'a> Display<'a> {
     /// Shows the closing table; returns the exit.
     pub(super) fn finish(self) -> Exit {
         let exit = self.tally.exit(self.lines);
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
         if self.is_quiet || self.output.is_json() {
             return exit;
         }
@@ -247,14 +241,13 @@ impl Show for Display<'_> {
     }
 
     fn tick(&mut self) {
-        let Some(bar) = &self.bar else { return };
         let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
         words.extend(self.tally.others());
         words.push(format!("{} running", self.running.len()));
         words.extend(spent_words(self.spent, self.is_replay));
         words.extend(self.left().map(|left| format!("{} left", words_of(left))));
-        bar.set_message(words.join(", "));
-        bar.tick();
+        self.bar.set_message(words.join(", "));
+        self.bar.tick();
     }
 }
 

@@ -91,7 +91,7 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
 }
 
 fn not_raw(view: &View) -> Result<(), Failure> {
-    if view.result.raw.is_none() {
+    if view.raw.is_none() {
         return Ok(());
     }
     let failure = Failure::new(Code::InputSyntax, "--raw writes one text, and a batch has a result for each line");
