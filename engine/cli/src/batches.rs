@@ -1,11 +1,10 @@
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::views::batches::{BatchLine, batch_line};
 
 use super::spending::cost_text;
 use super::stored_batch::Batch;
 use super::table::{Column, Table};
 use super::threads::age;
-use super::{Exit, Failure, Output, StoreArgs, Style, json};
+use super::{Exit, Failure, Output, StoreArgs, Style, json, now_ms};
 
 /// List the batches of the store with the status of their lines: newest first, with --json oldest first
 #[derive(Debug, clap::Args)]
@@ -30,7 +29,7 @@ pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure>
     if output.is_json() || lines.is_empty() {
         return output.show_all(&lines, || none.to_owned()).map(|()| Exit::Done);
     }
-    let now_ms = SystemEnv::default().now_ms();
+    let now_ms = now_ms();
     let cells: Vec<_> = lines.iter().rev().map(|line| cells(line, now_ms)).collect();
     let table = Table::new([
         Column::new("BATCH"),

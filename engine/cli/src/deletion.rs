@@ -18,7 +18,7 @@ use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
 use super::stored_batch::{Line, encode};
 use super::threads::{begun_ms, cells, listed};
-use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line};
+use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line, now_ms};
 
 const MAX_SHOWN: usize = 20;
 
@@ -139,8 +139,8 @@ impl Deletion {
     ///
     /// # Errors
     /// [`Code::NotConfirmed`] where nobody can be asked, [`Code::StoreBusy`] if a thread is running.
-    pub fn carry_out(self, args: &DeletionArgs, now_ms: u64, output: &mut Output) -> Result<Option<Deleted>, Failure> {
-        let (mut lines, mut newest) = (Vec::new(), VecDeque::new());
+    pub fn carry_out(self, args: &DeletionArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
+        let (mut lines, mut newest, now_ms) = (Vec::new(), VecDeque::new(), now_ms());
         let (mut count, mut all_steps, mut all_bytes) = (0_u64, 0_u64, 0_u64);
         let store = self.view.store.as_ref();
         for thread in &self.threads {

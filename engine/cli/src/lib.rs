@@ -91,6 +91,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rondo::core::env::{Env as _, SystemEnv};
 use rondo::core::exit::Exit;
 use rondo::failure::{Failure, Faulty};
 use rondo::files;
@@ -258,6 +259,10 @@ fn some<T: std::borrow::Borrow<str>>(names: impl ExactSizeIterator<Item = T>, mo
     let more = names.len().saturating_sub(most);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     names.take(most).collect::<Vec<_>>().join(", ") + &more
+}
+
+fn now_ms() -> u64 {
+    SystemEnv::default().now_ms()
 }
 
 /// The option of a verb that can write JSON Lines.

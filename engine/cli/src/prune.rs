@@ -1,6 +1,5 @@
 use std::collections::BTreeSet;
 
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::read::duration_ms;
 use rondo::store::{Row, Status};
@@ -8,7 +7,7 @@ use rondo::tell::plural;
 
 use super::deletion::{Deleted, Deletion, DeletionArgs};
 use super::thread_row::{name, origin, status};
-use super::{Exit, Failure, Output, threads};
+use super::{Exit, Failure, Output, now_ms, threads};
 
 /// Delete old threads with their steps and children
 #[derive(Debug, clap::Args)]
@@ -46,7 +45,7 @@ pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 /// Deletes old threads. `None` if that is declined.
 pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
-    let now_ms = SystemEnv::default().now_ms();
+    let now_ms = now_ms();
     let view = args.deletion.store.existing()?;
     let mut deletion = Deletion::of(view, |driven, thread, row| {
         let status = status(thread, row, driven);
@@ -66,7 +65,7 @@ pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option
         output.tell("there is no thread to delete\n");
         return Ok(Some(Deleted::default()));
     }
-    deletion.carry_out(&args.deletion, now_ms, output)
+    deletion.carry_out(&args.deletion, output)
 }
 
 impl PruneArgs {

@@ -3,7 +3,6 @@
 use std::iter::repeat_n;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource};
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Fault;
 use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::event::Location;
@@ -12,7 +11,7 @@ use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
 
 use super::named_command::hinted;
-use super::{EventOf, Failure, Faulty, Output, Style, json_line};
+use super::{EventOf, Failure, Faulty, Output, Style, json_line, now_ms};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
@@ -43,7 +42,7 @@ fn error(code: Code, message: String, hint_parts: Option<&Hint>, place: Option<L
         parent: (),
         id: (),
         durability: (),
-        at_ms: SystemEnv::default().now_ms(),
+        at_ms: now_ms(),
         code,
         message,
         // Only the stop of a thread has one; the message of a command's failure holds its own.

@@ -1,4 +1,3 @@
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::diagnostic::Code;
 
 use super::deletion::{Deletion, DeletionArgs};
@@ -43,6 +42,6 @@ pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
         let message = format!("thread {base} has steps that its forks need: {}{more}", named.join(", "));
         return Err(Failure::new(Code::ThreadNeeded, message).with_hint("--with-forks deletes them too"));
     }
-    let deleted = deletion.carry_out(&args.deletion, SystemEnv::default().now_ms(), output)?;
+    let deleted = deletion.carry_out(&args.deletion, output)?;
     deleted.map_or(Ok(Exit::Done), |deleted| deleted.give_back(output))
 }

@@ -1,4 +1,3 @@
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::id::ThreadId;
 use rondo::store::{Error, Row, Status, rows_after};
 use rondo::tell::word;
@@ -8,7 +7,7 @@ use rondo::views::since::since;
 use super::in_flight::totals_cell;
 use super::store_access::StoreView;
 use super::table::{Column, Table};
-use super::{Exit, Failure, Output, PlaceArgs, Style, json, thread_row};
+use super::{Exit, Failure, Output, PlaceArgs, Style, json, now_ms, thread_row};
 
 const PAGE: usize = 256;
 
@@ -55,7 +54,7 @@ pub(super) fn status(text: &str) -> Result<Status, String> {
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let none = "no threads yet; `rondo run` starts one\n";
     let Some(view) = args.store.copied()?.view()? else { return output.aside(none).map(|()| Exit::Done) };
-    let listing = Listing { args, view: &view, now_ms: SystemEnv::default().now_ms() };
+    let listing = Listing { args, view: &view, now_ms: now_ms() };
     if output.is_json() {
         listing.write_json(output)?;
     } else if !listing.write_text(output)? {

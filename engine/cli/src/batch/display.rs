@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::event::{Event, EventLine, Outcome, What};
 use rondo::protocol::id::BatchId;
 use rondo::store::StepStore;
@@ -24,7 +23,7 @@ use super::super::stored_batch::{Batch, Line, Options};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::{Numbers, numbers};
 
-use crate::{EventOf, Exit, Failure, Output, Style, json_line, output_file};
+use crate::{EventOf, Exit, Failure, Output, Style, json_line, now_ms, output_file};
 
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
@@ -108,7 +107,7 @@ impl<'a> Display<'a> {
                 thread: (),
                 parent: (),
                 durability: self.store.durability(),
-                at_ms: SystemEnv::default().now_ms(),
+                at_ms: now_ms(),
                 line: (),
                 batch: &self.id,
                 lines: self.lines,
