@@ -137,9 +137,13 @@ impl DiffText {
     fn parts(&self, parts: &[DiffPart]) -> String {
         let mut text = String::new();
         let last = parts.len().saturating_sub(1);
+        let near = |is_change: bool| if is_change { CONTEXT } else { 0 };
         for (at, part) in parts.iter().enumerate().take(MAX_PARTS) {
             match part {
-                DiffPart::Same(same) if parts.len() > 1 => text.push_str(&context(same, at == 0, at == last)),
+                // A mark is no shorter than a few words.
+                DiffPart::Same(same) if parts.len() > 1 => {
+                    text.push_str(&cut(same, near(at > 0), near(at < last), CONTEXT / 2));
+                }
                 DiffPart::Same(same) => text.push_str(same),
                 DiffPart::Changed { removed, added } => {
                     self.paint(&mut text, ("[-", "-]"), RED, removed);
@@ -157,7 +161,7 @@ impl DiffText {
         if changed.is_empty() {
             return;
         }
-        let shown = middle_cut(changed);
+        let shown = cut(changed, MAX_CHANGED / 2, MAX_CHANGED / 2, 0);
         if !self.style.has_colour {
             let _ = write!(text, "{begin}{shown}{end}");
             return;
@@ -215,38 +219,16 @@ fn shown_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_text(), str::to_owned)
 }
 
-/// An unchanged text, cut to what is near a change.
-fn context(text: &str, is_first: bool, is_last: bool) -> String {
-    let before = if is_first { "" } else { begin(text, CONTEXT) };
-    let after = if is_last { "" } else { end(text, CONTEXT) };
-    let left_out =
-        text.get(before.len()..text.len().saturating_sub(after.len())).map_or(0, |rest| rest.chars().count());
-    // A mark is no shorter than a few words.
-    if left_out <= CONTEXT / 2 { text.to_owned() } else { format!("{before}{}{after}", mark(left_out)) }
-}
-
-fn middle_cut(text: &str) -> Cow<'_, str> {
-    let count = text.chars().count();
-    if count <= MAX_CHANGED {
+/// The first and the last characters of a text, and how many stand between them; all of it where those are not more
+/// than `few`.
+fn cut(text: &str, first: usize, last: usize, few: usize) -> Cow<'_, str> {
+    let left_out = text.chars().count().saturating_sub(first + last);
+    if left_out <= few {
         return Cow::Borrowed(text);
     }
-    let (before, after) = (begin(text, MAX_CHANGED / 2), end(text, MAX_CHANGED / 2));
-    let left_out = count - before.chars().count() - after.chars().count();
-    Cow::Owned(format!("{before}{}{after}", mark(left_out)))
-}
-
-fn mark(left_out: usize) -> String {
-    format!("[... {left_out} characters ...]")
-}
-
-fn begin(text: &str, count: usize) -> &str {
-    let at = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
-    text.get(..at).unwrap_or_default()
-}
-
-fn end(text: &str, count: usize) -> &str {
-    let at = count.checked_sub(1).and_then(|before| text.char_indices().nth_back(before)).map_or(0, |(at, _)| at);
-    text.get(at..).unwrap_or_default()
+    let place = |count: usize| text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+    let (begin, end) = (text.get(..place(first)), text.get(place(first + left_out)..));
+    Cow::Owned(format!("{}[... {left_out} characters ...]{}", begin.unwrap_or_default(), end.unwrap_or_default()))
 }
 
 fn totals_text(totals: &TotalsLine) -> String {
