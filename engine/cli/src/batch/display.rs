@@ -142,20 +142,15 @@ impl<'a> Display<'a> {
             return page.first().map_or(Ok(()), |stored| self.write_one(stored, &end));
         }
         self.ends.insert(line, end);
-        loop {
-            let next = match self.upcoming.peek() {
-                Some(Ok((number, _))) => self.ends.remove(number),
-                Some(Err(_)) => None,
-                None => return Ok(()),
-            };
-            match next {
-                Some(end) => {
-                    let Some(Ok(stored)) = self.upcoming.next() else { return Ok(()) };
-                    self.write_one(&stored, &end)?;
-                }
-                None => return self.upcoming.next_if(Result::is_err).map_or(Ok(()), |failed| failed.map(drop)),
+        while let Some(stored) =
+            self.upcoming.next_if(|next| next.as_ref().map_or(true, |(number, _)| self.ends.contains_key(number)))
+        {
+            let stored = stored?;
+            if let Some(end) = self.ends.remove(&stored.0) {
+                self.write_one(&stored, &end)?;
             }
         }
+        Ok(())
     }
 
     fn write_one(&mut self, (number, line): &(u32, Line), end: &End) -> Result<(), Failure> {
