@@ -129,17 +129,12 @@ impl Live {
             let elapsed = format!("{:#}", HumanDuration(line.elapsed()));
             line.set_message(format!("{} {elapsed:>4} {}", words.who, words.words));
         }
-        match (more, self.more.take()) {
-            (Some(words), line) => {
-                let line = line.unwrap_or_else(|| begun(&self.all, self.lines.len(), "  {wide_msg}"));
-                line.set_message(words);
-                self.more = Some(line);
-            }
-            (None, Some(line)) => {
-                line.finish_and_clear();
-                self.all.remove(&line);
-            }
-            (None, None) => {}
+        if let Some(words) = more {
+            let line = self.more.get_or_insert_with(|| begun(&self.all, self.lines.len(), "  {wide_msg}"));
+            line.set_message(words);
+        } else if let Some(line) = self.more.take() {
+            line.finish_and_clear();
+            self.all.remove(&line);
         }
     }
 }
