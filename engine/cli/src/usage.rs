@@ -9,7 +9,7 @@ use rondo::views::since::since;
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
 use super::find_thread::find_thread;
-use super::{Exit, Failure, Output, PlaceArgs, choice, json, now_ms};
+use super::{Exit, Failure, Output, PlaceArgs, choice, json};
 
 /// Add up calls, tokens, money, and what hooks saved
 #[derive(Debug, clap::Args)]

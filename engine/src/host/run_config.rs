@@ -12,7 +12,6 @@ use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::Cassette;
 use rondo_agent_kit::model::script::{Script, ScriptRoles};
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::tool::{InDoubt, Tool, ToolSet};
 use rondo_core::grant::{Approver, Grants};
