@@ -162,8 +162,6 @@ pub enum Access {
 pub struct Finished {
     /// The output of both streams in order of arrival, redacted.
     pub output: String,
-    /// The number of bytes left out in the middle.
-    pub left_out_bytes: u64,
     pub exit: Exit,
 }
 
@@ -302,8 +300,7 @@ impl Processes {
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
         let output = Output::together(command.output_max_bytes, &command.redactor);
         let (output, exit) = self.begin(command, output).await?;
-        let (output, left_out_bytes) = output.into_text();
-        Ok(Finished { output, left_out_bytes, exit })
+        Ok(Finished { output: output.into_text(), exit })
     }
 
     /// Runs a program as [`Processes::run`] does, but its answer is its whole stdout: more than the command's
@@ -566,13 +563,13 @@ fn failed(error: std::io::Error) -> Error {
 
 fn timed_out(time: Duration, kept: Output) -> Error {
     let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-    Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0)
+    Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text())
 }
 
 fn flooded(plan: &Plan, kept: Output) -> Error {
     let most = kept.most_bytes(plan.limits.output_bytes);
     let message = format!("the program put out more than {most} bytes and was ended; make it say less");
-    Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0)
+    Error::new(Code::ProgramFlooded, message).with_output(kept.into_text())
 }
 
 fn is_empty(folder: &Path) -> bool {

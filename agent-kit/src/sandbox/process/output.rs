@@ -115,14 +115,14 @@ impl Output {
         self.stdout.as_ref().map_or(most, |(_, max)| most.min(length(*max)))
     }
 
-    /// The kept text, and the number of bytes left out; of stderr if the streams are separate.
-    pub fn into_text(self) -> (String, u64) {
+    /// The kept text; of stderr if the streams are separate.
+    pub fn into_text(self) -> String {
         self.text.into_text()
     }
 
     /// All of stdout, and what is kept of stderr.
     pub fn into_streams(self) -> (Vec<u8>, String) {
-        (self.stdout.unwrap_or_default().0, self.text.into_text().0)
+        (self.stdout.unwrap_or_default().0, self.text.into_text())
     }
 }
 
@@ -187,7 +187,7 @@ impl BoundedOutput {
         self.tail.extend(rest);
     }
 
-    pub fn into_text(mut self) -> (String, u64) {
+    pub fn into_text(mut self) -> String {
         let begun = std::mem::take(&mut self.begun);
         let rest = self.stream.push(&text(&begun)) + &self.stream.finish();
         self.keep(rest.as_bytes());
@@ -195,7 +195,7 @@ impl BoundedOutput {
         let tail = Vec::from(tail);
         if redacted == length(head.len() + tail.len()) {
             head.extend_from_slice(&tail);
-            return (text(&head), 0);
+            return text(&head);
         }
         // A character split by the cut is left out.
         let last = head.iter().rposition(|byte| (*byte & 0xC0) != 0x80).unwrap_or(0);
@@ -205,7 +205,7 @@ impl BoundedOutput {
         let rest = tail.iter().take(3).take_while(|byte| (**byte & 0xC0) == 0x80).count();
         let (_, tail) = tail.split_at(rest);
         let left_out = redacted.saturating_sub(length(head.len() + tail.len()));
-        (format!("{}\n[... {left_out} bytes left out ...]\n{}", text(&head), text(tail)), left_out)
+        format!("{}\n[... {left_out} bytes left out ...]\n{}", text(&head), text(tail))
     }
 }
 

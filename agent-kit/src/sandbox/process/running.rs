@@ -57,7 +57,7 @@ pub(super) async fn run(
         _ if kept.is_full(most) => Err(flooded(plan, kept)),
         Ok(exit) => Ok((kept, exit)),
         Err(_) if ending.is_err() => Err(timed_out(time, kept)),
-        Err(error) => Err(Error { output: kept.into_text().0 + &error.output, ..error }),
+        Err(error) => Err(Error { output: kept.into_text() + &error.output, ..error }),
     }
 }
 

@@ -136,7 +136,7 @@ fn what_may_be_written_follows_from_the_effect() {
 
 #[test]
 fn another_exit_code_than_0_is_an_error_with_the_output() {
-    let finished = |exit| Finished { output: "said".to_owned(), left_out_bytes: 0, exit };
+    let finished = |exit| Finished { output: "said".to_owned(), exit };
     assert_eq!(outcome(finished(Exit::Code(0))), Ok("said".to_owned()));
     let failed = outcome(finished(Exit::Code(101))).unwrap_err();
     assert_eq!(failed.to_string(), "error RN1622: exit code 101\nsaid");

@@ -54,7 +54,7 @@ fn keep_a_long_output(ground: &Ground) -> Result<bool, String> {
         return Ok(Plain::start(ground, script).output().len() > 50_000_000);
     }
     let finished = ground.run(Command { output_max_bytes: 1000, ..shell(script) }).map_err(|e| e.to_string())?;
-    let is_marked = finished.output.contains(&format!("[... {} bytes left out ...]", finished.left_out_bytes));
+    let is_marked = finished.output.contains("[... 49999068 bytes left out ...]");
     Ok(finished.output.len() > 1000 || !is_marked || !finished.output.ends_with("end\n"))
 }
 
