@@ -10,7 +10,7 @@ use super::protected::{Kept, PROTECTED, Protection};
 /// No disguise of a listed name is longer.
 const NAME_MAX_BYTES: usize = 128;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Names(Vec<Pattern>);
 
 #[derive(Debug, Clone)]

@@ -278,10 +278,11 @@ impl Processes {
         Self { settings: Arc::new(settings), sandbox, names, gate: None }
     }
 
-    /// Uses these layers without a self-test, for tests of a sandbox that is not this machine's best.
+    /// Uses these layers without a self-test.
     #[must_use]
     pub fn with_isolation(self, isolation: Isolation) -> Self {
-        Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::of(Some(isolation), None, Vec::new())))), ..self }
+        let sandbox = Sandbox { isolation: Some(isolation), landlock: None, missing: Vec::new() };
+        Self { sandbox: Arc::new(OnceCell::new_with(Some(sandbox))), ..self }
     }
 
     /// Finds the best sandbox of this machine with a probe that tries to escape. Runs once in a process.
@@ -327,7 +328,9 @@ impl Processes {
 
     async fn begin(&self, command: Command, output: Output) -> Result<(Output, Exit), Error> {
         let (isolation, gate) = self.ready(&command).await?;
-        start(&self.settings, &self.names, isolation, command, output, gate).await
+        let timeout = command.timeout;
+        let (plan, stdin) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
+        running::run(&plan, &stdin, timeout, output, gate).await
     }
 
     /// The isolation of a program that may be started, and the gate of its proxy.
@@ -431,19 +434,6 @@ fn protected(
         protected.extend(folders.into_iter().map(|folder| (folder.join(path), pattern.protection)));
     }
     Ok(protected)
-}
-
-async fn start(
-    settings: &ProcessSettings,
-    names: &Names,
-    isolation: Isolation,
-    command: Command,
-    output: Output,
-    gate: Option<Arc<Gate>>,
-) -> Result<(Output, Exit), Error> {
-    let timeout = command.timeout;
-    let (plan, stdin) = planned(settings, names, isolation, command, gate.is_some())?;
-    running::run(&plan, &stdin, timeout, output, gate).await
 }
 
 /// The plan for the launcher, and the standard input of the program.

@@ -6,33 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rondo_protocol::diagnostic::Code;
-use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use super::ProcessSettings;
 use super::plan::Isolation;
 use crate::error::Error;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
     /// The layers in force; `None` = not enough of them, and nothing is started.
     pub isolation: Option<Isolation>,
     /// The Landlock version in force, at most 6.
     pub landlock: Option<u8>,
-    pub seccomp: bool,
-    pub namespaces: bool,
-    pub bubblewrap: bool,
     /// Why better layers are missing, a line each.
     pub missing: Vec<String>,
 }
 
 impl Sandbox {
-    pub(super) fn of(isolation: Option<Isolation>, landlock: Option<u8>, missing: Vec<String>) -> Self {
-        let seccomp = isolation.is_some_and(|isolation| isolation != Isolation::Off);
-        let namespaces = isolation.is_some_and(Isolation::has_namespaces);
-        Self { isolation, landlock, seccomp, namespaces, bubblewrap: isolation == Some(Isolation::Bubblewrap), missing }
-    }
-
     /// Why nothing is started.
     pub(super) fn refusal(&self) -> Error {
         let missing =
@@ -71,7 +61,7 @@ pub(super) fn of(launcher: &Path) -> Arc<OnceCell<Sandbox>> {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) async fn choose(_: &ProcessSettings) -> Sandbox {
-    Sandbox::of(None, None, vec!["it is known for Linux only".to_owned()])
+    Sandbox { isolation: None, landlock: None, missing: vec!["it is known for Linux only".to_owned()] }
 }
 
 #[cfg(target_os = "linux")]
@@ -86,11 +76,9 @@ mod probed {
     use tempfile::TempDir;
 
     use super::super::launch::{self, Escape};
-    use super::super::output::Output;
     use super::super::plan::Exit;
-    use super::super::{Command, start};
+    use super::super::{Command, Finished, Processes};
     use super::{Isolation, ProcessSettings, Sandbox};
-    use crate::sandbox::names::Names;
 
     /// The maximum time of the probe on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -104,11 +92,14 @@ mod probed {
                 continue;
             }
             match tried(settings, isolation).await {
-                Ok(()) => return Sandbox::of(Some(isolation), launch::landlock_version(isolation), missing),
+                Ok(()) => {
+                    let landlock = launch::landlock_version(isolation);
+                    return Sandbox { isolation: Some(isolation), landlock, missing };
+                }
                 Err(why) => missing.push(format!("{isolation:?}: {why}")),
             }
         }
-        Sandbox::of(None, None, missing)
+        Sandbox { isolation: None, landlock: None, missing }
     }
 
     async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<(), String> {
@@ -132,10 +123,10 @@ mod probed {
         let outside = text(&ground.path().join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let output = Output::together(command.output_max_bytes, &command.redactor);
-        let ended = start(&settings, &Names::default(), isolation, command, output, None).await;
-        let (output, exit) = ended.map_err(|error| error.message)?;
-        let (output, _) = output.into_text();
+        let processes = Processes::new(settings).with_isolation(isolation);
+        // In a box, because a program that is run asks for the self-test too.
+        let ended = Box::pin(processes.run(command)).await;
+        let Finished { output, exit } = ended.map_err(|error| error.message)?;
         let escaped: Vec<Escape> =
             serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;
         if exit == Exit::Code(0) && escaped.is_empty() {
