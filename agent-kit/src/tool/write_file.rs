@@ -32,8 +32,8 @@ impl FileCall for WriteFile {
     fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<Content, Error> {
         let mut target = workspace.target(&self.path)?;
         patience.check()?;
-        let written = target.replace(self.text.as_bytes())?;
-        let done = if written.is_new { "created" } else { "replaced" };
-        Ok(format!("{done} {} ({} bytes)\n", target.path(), grouped(written.bytes)).into())
+        let done = if target.is_new() { "created" } else { "replaced" };
+        target.replace(self.text.as_bytes())?;
+        Ok(format!("{done} {} ({} bytes)\n", target.path(), grouped(self.text.len() as u64)).into())
     }
 }

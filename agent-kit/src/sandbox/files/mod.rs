@@ -54,7 +54,7 @@ pub use name::escaped;
 pub use passage::Opened;
 pub(crate) use read_entries::ReadEntries;
 pub use stamp::{Kind, Stamp};
-pub use target::{Target, Written};
+pub use target::Target;
 pub use validity::{Reach, ReadSetValidity};
 pub use watch::Watch;
 

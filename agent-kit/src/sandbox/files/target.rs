@@ -44,13 +44,6 @@ pub struct Target<'a> {
     existing: Option<Stamp>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    pub bytes: u64,
-    /// Whether there was no such file before.
-    pub is_new: bool,
-}
-
 impl<'a> Target<'a> {
     pub(super) fn find(workspace: &'a Workspace, named: &str, root: &'a Root, below: &Path) -> Result<Self, Error> {
         let rules = &workspace.rules;
@@ -149,6 +142,10 @@ impl<'a> Target<'a> {
         }
     }
 
+    pub fn is_new(&self) -> bool {
+        self.existing.is_none()
+    }
+
     pub fn path(&self) -> String {
         self.workspace.shown(&self.real)
     }
@@ -175,7 +172,7 @@ impl<'a> Target<'a> {
     ///
     /// # Durability
     /// The file and its folder have been synced.
-    pub fn replace(&mut self, content: &[u8]) -> Result<Written, Error> {
+    pub fn replace(&mut self, content: &[u8]) -> Result<(), Error> {
         let is_part = |name: &OsString| self.workspace.rules.makes_part(name);
         // Two concurrent writers check one after the other.
         let _one = self.missing.iter().chain([&self.name]).any(is_part).then(|| {
@@ -200,9 +197,7 @@ impl<'a> Target<'a> {
             self.unmake_parents();
             return Err(error);
         }
-        let is_new = self.existing.is_none();
-        self.settle()?;
-        Ok(Written { bytes: content.len() as u64, is_new })
+        self.settle()
     }
 
     /// Removes the file, unless something else stands there than was seen.

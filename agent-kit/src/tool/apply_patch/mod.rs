@@ -131,7 +131,7 @@ impl<'w> Change<'w> {
 /// Gives a file this content, or removes it.
 fn put(target: &mut Target<'_>, content: Option<&[u8]>) -> Result<(), files::Error> {
     match content {
-        Some(content) => target.replace(content).map(drop),
+        Some(content) => target.replace(content),
         None => target.remove(),
     }
 }
