@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use super::supervisor;
 use crate::bound;
 use crate::redact::Secret;
 use crate::sandbox::environment::{PYTHON_SAFE_PATH, absolute_path};
-use crate::sandbox::private::Private;
+use crate::sandbox::private;
 use crate::sandbox::process::{self, Access, Exit, Limits, Live, Processes, Running, WorkingDir};
 use crate::tool::Error;
 
@@ -123,18 +123,18 @@ async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<Live, E
 /// Starts a server as our child, which leads a process group.
 fn unconfined(program: &Program<'_>) -> io::Result<Live> {
     process::undumpable();
-    let private = Private::make(&std::env::temp_dir())?;
-    let mut child = match command(program, private.path()).spawn() {
+    let folder = private::make(&std::env::temp_dir())?;
+    let mut child = match command(program, &folder).spawn() {
         Ok(child) => child,
         Err(error) => {
-            private.remove();
+            private::remove(&folder);
             return Err(error);
         }
     };
     let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (running, stop, over) = Running::new();
-    let group = Group { child, pid, private: Some(private), has_supervisor: program.launcher.is_some() };
+    let group = Group { child, pid, private: Some(folder), has_supervisor: program.launcher.is_some() };
     tokio::spawn(async move {
         let exit = group.until_ended(&stop).await;
         over.send_replace(Some(exit.map_err(|error| Error::new(Code::McpEnded, error.to_string()))));
@@ -149,7 +149,7 @@ struct Group {
     child: Child,
     pid: Option<Pid>,
     /// Until it is ended.
-    private: Option<Private>,
+    private: Option<PathBuf>,
     has_supervisor: bool,
 }
 
@@ -170,8 +170,8 @@ impl Group {
             Some(status) => status,
             None => self.child.wait().await,
         };
-        if let Some(private) = self.private.take() {
-            let _ = tokio::task::spawn_blocking(|| private.remove()).await;
+        if let Some(folder) = self.private.take() {
+            let _ = tokio::task::spawn_blocking(move || private::remove(&folder)).await;
         }
         status.map(Exit::from)
     }
@@ -186,9 +186,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         match self.private.take() {
             Some(_) if self.has_supervisor => self.send(Signal::TERM),
-            Some(private) => {
+            Some(folder) => {
                 self.send(Signal::KILL);
-                private.remove();
+                private::remove(&folder);
             }
             None => {}
         }

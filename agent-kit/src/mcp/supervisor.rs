@@ -5,6 +5,7 @@
 //! gone. Then it removes the server's folder.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +14,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::process::GRACE;
-use crate::sandbox::private::Private;
-use crate::sandbox::process;
+use crate::sandbox::{private, process};
 
 /// The first argument that makes a binary a supervisor.
 pub const VERB: &str = "__mcp_server";
@@ -34,13 +34,13 @@ pub fn entered() -> Option<ExitCode> {
 
 fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next().and_then(|parent| parent.to_str()?.parse::<i32>().ok());
-    let (Some(parent), Some(private), Some(command)) = (parent, arguments.next(), arguments.next()) else {
+    let (Some(parent), Some(folder), Some(command)) = (parent, arguments.next(), arguments.next()) else {
         return ExitCode::from(NOT_FOUND);
     };
     // Its own memory holds the variables of the server.
     process::undumpable();
     let end = watched_over(parent, &command, arguments);
-    Private::adopt(private.into()).remove();
+    private::remove(Path::new(&folder));
     end
 }
 

@@ -5,33 +5,18 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// An empty folder that only its owner can access.
-#[derive(Debug)]
-pub struct Private(PathBuf);
+/// Makes an empty folder that only its owner can access.
+pub fn make(temporary: &Path) -> io::Result<PathBuf> {
+    let owner_only = Permissions::from_mode(0o700);
+    let temporary = temporary.canonicalize()?;
+    Ok(tempfile::Builder::new().prefix("rondo-").permissions(owner_only).tempdir_in(temporary)?.keep())
+}
 
-impl Private {
-    pub fn make(temporary: &Path) -> io::Result<Self> {
-        let owner_only = Permissions::from_mode(0o700);
-        let made =
-            tempfile::Builder::new().prefix("rondo-").permissions(owner_only).tempdir_in(temporary.canonicalize()?)?;
-        Ok(Self(made.keep()))
-    }
-
-    /// Refers to a folder that another process created and does not remove.
-    pub fn adopt(path: PathBuf) -> Self {
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Removes it with its contents, as far as possible.
-    pub fn remove(self) {
-        if fs::remove_dir_all(&self.0).is_err() {
-            open_up(&self.0);
-            let _ = fs::remove_dir_all(&self.0);
-        }
+/// Removes it with its contents, as far as possible.
+pub fn remove(folder: &Path) {
+    if fs::remove_dir_all(folder).is_err() {
+        open_up(folder);
+        let _ = fs::remove_dir_all(folder);
     }
 }
 

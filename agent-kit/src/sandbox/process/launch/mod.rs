@@ -34,7 +34,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Isolation, Plan, Report};
-use crate::sandbox::private::Private;
+use crate::sandbox::private;
 use hidden::Places;
 
 pub(super) use bubblewrap::program as bubblewrap_program;
@@ -79,8 +79,7 @@ fn outer() -> Result<(), Report> {
     let _ = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o022));
     let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    let private = Private::make(&plan.temporary).map_err(not_started)?;
-    plan.private = private.path().to_path_buf();
+    plan.private = private::make(&plan.temporary).map_err(not_started)?;
     if plan.workspace.as_os_str().is_empty() {
         plan.workspace = plan.home();
     }
@@ -96,7 +95,7 @@ fn outer() -> Result<(), Report> {
         std::thread::sleep(CLEARING_MAX);
         std::process::exit(0)
     });
-    private.remove();
+    private::remove(&plan.private);
     Ok(())
 }
 
