@@ -1,7 +1,6 @@
 //! Lists a server's tools and resources, within bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use rmcp::model::{PaginatedRequestParams, Tool};
 use rondo_protocol::diagnostic::Code;
@@ -25,24 +24,12 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 /// The maximum length of a name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
 const MAX_NAME_BYTES: usize = 128;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Its name, as far as it can be shown.
-    pub name: String,
-    pub why: String,
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.why)
-    }
-}
-
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// Every offered tool, by the server's name for it, and the existence of resources, which become tools too.
     pub pins: BTreeMap<String, Pin>,
-    pub left_out: Vec<LeftOut>,
+    /// The other tools: each with its name, as far as it can be shown, and why.
+    pub left_out: Vec<String>,
 }
 
 impl Catalogue {
@@ -97,7 +84,7 @@ impl Catalogue {
                         bytes += pin.parameters.len();
                         catalogue.pins.insert(name, pin);
                     }
-                    Err(why) => catalogue.left_out.push(LeftOut { name: bound::line(&name, 80), why }),
+                    Err(why) => catalogue.left_out.push(format!("{}: {why}", bound::line(&name, 80))),
                 }
             }
             if bytes > MAX_BYTES {

@@ -30,7 +30,7 @@ mod settings;
 mod supervisor;
 mod tool;
 
-pub use catalogue::{LeftOut, cleaned, is_tool_name};
+pub use catalogue::{cleaned, is_tool_name};
 pub use pins::{Changed, Pin, compare};
 pub use server::Server;
 pub use settings::{ServerSettings, Transport};

@@ -16,7 +16,7 @@ use rondo_protocol::diagnostic::Code;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::catalogue::{Catalogue, LeftOut};
+use super::catalogue::Catalogue;
 use super::connection::Connection;
 use super::pins::{self, Pin};
 use super::settings::ServerSettings;
@@ -111,8 +111,8 @@ impl Server {
         tools
     }
 
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        self.shared.catalogue.left_out.clone()
+    pub fn left_out(&self) -> &[String] {
+        &self.shared.catalogue.left_out
     }
 
     /// The current pins, by the server's name for each tool.

@@ -221,12 +221,13 @@ async fn lists_without_end_or_sense_are_refused() {
 async fn odd_tools_are_left_out_by_name() {
     let server = start("odd").await.unwrap();
     assert_eq!(server.pins().into_keys().collect::<Vec<_>>(), ["(resources)", "echo"]);
-    let names: Vec<String> = server.left_out().into_iter().map(|left_out| left_out.name).collect();
+    let left_out = server.left_out();
+    let names: Vec<&str> = left_out.iter().filter_map(|left_out| Some(left_out.split_once(": ")?.0)).collect();
     assert_eq!(names, ["read file", "[31mred", "r\u{e9}sum\u{e9}", "*", ""]);
 
     let server = start("large_schema").await.unwrap();
     let left_out = server.left_out();
-    assert_eq!(left_out[0].to_string(), "call: its schema is longer than 65,536 bytes");
+    assert_eq!(left_out[0], "call: its schema is longer than 65,536 bytes");
 
     let server = start("wordy").await.unwrap();
     let description = tool(&server, "fake.echo").spec().description.clone();
@@ -240,12 +241,11 @@ async fn a_model_is_told_what_a_person_sees() {
     let schema =
         r#"{"properties":{"text":{"description":"The text.","type":"string"}},"required":["text"],"type":"object"}"#;
     assert_eq!(echo.spec().parameters, schema);
-    let left_out: Vec<String> = server.left_out().iter().map(ToString::to_string).collect();
     let expected = [
         "call: a name in its schema, \"te xt\", has characters that are not seen",
         "seen: its name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`",
     ];
-    assert_eq!(left_out, expected);
+    assert_eq!(server.left_out(), expected);
 
     // What is not shown is agreed to all the same.
     let (plain, sly) = (start("plain").await.unwrap().pins(), start("slyer").await.unwrap().pins());
