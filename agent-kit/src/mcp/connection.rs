@@ -77,7 +77,7 @@ impl Connection {
     ///
     /// # Cancel safety
     /// Dropping the future ends the server.
-    pub async fn open(settings: &ServerSettings, redactor: Redactor, deadline: Instant) -> Result<Self, Error> {
+    pub async fn open(settings: &ServerSettings, deadline: Instant) -> Result<Self, Error> {
         let watch = Watch::default();
         let (process, handshake) = match &settings.transport {
             Transport::Stdio { command, args, env, working_dir, sandbox, launcher, pinned } => {
@@ -92,7 +92,7 @@ impl Connection {
                 (None, timeout_at(deadline, Client.serve(transport)).await)
             }
         };
-        let remote = Remote { server: settings.name.clone(), process, watch, redactor };
+        let remote = Remote { server: settings.name.clone(), process, watch, redactor: settings.redactor() };
         let service = match handshake {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => return Err(remote.not_ready(&error).await),

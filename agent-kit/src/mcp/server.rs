@@ -21,7 +21,6 @@ use super::connection::Connection;
 use super::pins::{self, Pin};
 use super::settings::ServerSettings;
 use super::tool::{LIST_RESOURCES, McpTool, READ_RESOURCE};
-use crate::redact::Redactor;
 use crate::sandbox::process::Exit;
 use crate::tool::{Error, Invocation, Tool};
 
@@ -40,7 +39,6 @@ pub struct Server {
 
 pub struct Shared {
     settings: ServerSettings,
-    redactor: Redactor,
     /// Once it was started.
     connection: Mutex<Option<Arc<Connection>>>,
     /// As it was agreed to.
@@ -60,9 +58,8 @@ impl Server {
     /// Dropping the future ends the server.
     pub async fn start(settings: ServerSettings) -> Result<Self, Error> {
         settings.check()?;
-        let redactor = settings.redactor();
-        let (connection, catalogue) = open(&settings, &redactor).await?;
-        Ok(Self::of(settings, redactor, Some(Arc::new(connection)), catalogue))
+        let (connection, catalogue) = open(&settings).await?;
+        Ok(Self::of(settings, Some(Arc::new(connection)), catalogue))
     }
 
     /// Creates a server with pinned tools. It is started or reached at the first call of one of its tools; its tools
@@ -70,19 +67,12 @@ impl Server {
     /// [left out](Self::left_out) are not known.
     pub fn pinned(settings: ServerSettings, pins: BTreeMap<String, Pin>) -> Result<Self, Error> {
         settings.check()?;
-        let redactor = settings.redactor();
-        Ok(Self::of(settings, redactor, None, Catalogue { pins, left_out: Vec::new() }))
+        Ok(Self::of(settings, None, Catalogue { pins, left_out: Vec::new() }))
     }
 
-    fn of(
-        settings: ServerSettings,
-        redactor: Redactor,
-        connection: Option<Arc<Connection>>,
-        catalogue: Catalogue,
-    ) -> Self {
+    fn of(settings: ServerSettings, connection: Option<Arc<Connection>>, catalogue: Catalogue) -> Self {
         let shared = Shared {
             settings,
-            redactor,
             connection: Mutex::new(connection),
             catalogue,
             turn: Semaphore::new(1),
@@ -181,7 +171,7 @@ impl Shared {
             error.message.push_str("; it was started again too often and stays down");
             return Err(error);
         }
-        let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
+        let (connection, catalogue) = open(&self.settings).await?;
         self.notice(&connection, &catalogue);
         if ended.is_none() {
             self.restarts.store(0, Ordering::SeqCst);
@@ -248,10 +238,10 @@ impl Shared {
     }
 }
 
-async fn open(settings: &ServerSettings, redactor: &Redactor) -> Result<(Connection, Catalogue), Error> {
+async fn open(settings: &ServerSettings) -> Result<(Connection, Catalogue), Error> {
     let limit = settings.start_timeout;
     let deadline = Instant::now() + limit.min(MAX_START);
-    let connection = Connection::open(settings, redactor.clone(), deadline).await?;
+    let connection = Connection::open(settings, deadline).await?;
     let asked = timeout_at(deadline, Catalogue::ask(&settings.name, &connection)).await;
     let catalogue = asked.unwrap_or_else(|_| {
         let message = format!("the MCP server {} did not list its tools within {limit:?}", settings.name);
