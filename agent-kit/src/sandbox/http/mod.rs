@@ -41,6 +41,8 @@ const MAX_HEADERS: usize = 100;
 /// The maximum size of the headers over HTTP/2. Over HTTP/1 hyper allows about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 const MAX_ADDRESSES: usize = 16;
+const MAX_REDIRECTS: usize = 5;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub trait Resolver: Send + Sync {
     /// Every address of `host`, which is a name and no address.
@@ -60,11 +62,9 @@ impl Resolver for SystemResolver {
 pub struct GateSettings {
     /// The hosts that the operator grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
     pub hosts: Vec<String>,
-    pub connect_timeout: Duration,
     /// How long a request may take with all its redirects.
     pub total_timeout: Duration,
     pub max_bytes: usize,
-    pub max_redirects: usize,
     pub resolver: Arc<dyn Resolver>,
 }
 
@@ -72,10 +72,8 @@ impl Default for GateSettings {
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
-            connect_timeout: Duration::from_secs(10),
             total_timeout: Duration::from_secs(30),
             max_bytes: 1 << 20,
-            max_redirects: 5,
             resolver: Arc::new(SystemResolver),
         }
     }
@@ -134,19 +132,18 @@ impl Gate {
     /// Connects to the host of `url` as a request would; the caller then uses the connection.
     pub async fn connect(&self, url: &str) -> Result<TcpStream, Error> {
         let (url, addresses) = self.check(target::parse(url)?).await?;
-        let limit = self.settings.connect_timeout;
-        match tokio::time::timeout(limit, TcpStream::connect(addresses.as_slice())).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(addresses.as_slice())).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => {
                 Err(Error::new(Code::HttpUnreachable, format!("{url} could not be connected to: {error}")))
             }
-            Err(_) => Err(Error::new(Code::HttpSilent, format!("{url} did not answer within {limit:?}"))),
+            Err(_) => Err(Error::new(Code::HttpSilent, format!("{url} did not answer within {CONNECT_TIMEOUT:?}"))),
         }
     }
 
     async fn follow(&self, url: &str, mut headers: HeaderMap, max_bytes: usize) -> Result<Response, Error> {
         let mut url = target::parse(url)?;
-        for _ in 0..=self.settings.max_redirects {
+        for _ in 0..=MAX_REDIRECTS {
             let (checked, addresses) = self.check(url).await?;
             let response = self.send(&checked, &addresses, headers.clone()).await?;
             let Some(next) = redirect(&checked, &response)? else {
@@ -157,8 +154,8 @@ impl Gate {
             }
             url = next;
         }
-        let most = self.settings.max_redirects;
-        Err(Error::new(Code::HttpRedirect, format!("there were more than {most} redirects, the last one to {url}")))
+        let message = format!("there were more than {MAX_REDIRECTS} redirects, the last one to {url}");
+        Err(Error::new(Code::HttpRedirect, message))
     }
 
     /// The addresses of a URL, if everything permits them.
@@ -213,7 +210,7 @@ impl Gate {
             .no_deflate()
             .no_zstd()
             .pool_max_idle_per_host(0)
-            .connect_timeout(self.settings.connect_timeout)
+            .connect_timeout(CONNECT_TIMEOUT)
             .http1_max_headers(MAX_HEADERS)
             .http2_max_header_list_size(MAX_HEADER_BYTES)
             .user_agent(concat!("rondo/", env!("CARGO_PKG_VERSION")));
