@@ -8,14 +8,14 @@ use std::path::Path;
 
 use rondo_agent_kit::model::protocol::{self, Protocol};
 use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
-use rondo_agent_kit::tool::InDoubt;
+use rondo_agent_kit::tool::{EffectWord, InDoubt};
 use rondo_core::grant::{Ceilings, Rule};
 use rondo_core::models;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, did_you_mean};
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::read::size_bytes;
-use rondo_protocol::workflow::read_hook;
+use rondo_protocol::workflow::{OnHookError, read_hook};
 use toml::Spanned;
 use toml::de::{DeFloat, DeInteger, DeString, DeTable, DeValue};
 
@@ -135,6 +135,13 @@ fn place_words(words: &mut [String], folder: &Path) {
 }
 
 const MAX_FAULTS: usize = 100;
+
+const EFFECTS: [(&str, EffectWord); 4] = [
+    ("pure", EffectWord::Pure),
+    ("reads", EffectWord::Reads),
+    ("writes", EffectWord::Writes),
+    ("external", EffectWord::External),
+];
 
 type Table<'t> = DeTable<'t>;
 type Item<'t> = Spanned<DeValue<'t>>;
@@ -394,7 +401,7 @@ impl<'a> Section<'a> {
             asked: self.asked(),
             argv: self.argv(),
             schema: self.schema(),
-            effect: self.word("effect", &["pure", "reads", "writes", "external"]),
+            effect: self.one_of("effect", &EFFECTS),
             paths: self.texts("paths"),
             cwd: self.cwd(),
             timeout_ms: self.duration("timeout"),
@@ -425,7 +432,7 @@ impl<'a> Section<'a> {
             argv: self.argv(),
             cwd: self.cwd(),
             timeout_ms: self.duration("timeout"),
-            on_error: self.word("on_error", &["bypass", "fail"]),
+            on_error: self.one_of("on_error", &[("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)]),
             sandbox: self.sandbox(),
         }
     }
@@ -575,11 +582,6 @@ impl<'a> Section<'a> {
 
     fn size(&self, key: &'static str) -> Option<u64> {
         self.checked(key, |text| size_bytes(text).ok_or_else(|| "expected a size such as 32KiB or 8MiB".to_owned()))
-    }
-
-    fn word(&self, key: &'static str, words: &[&str]) -> Option<String> {
-        let values: Vec<(&str, String)> = words.iter().map(|word| (*word, (*word).to_owned())).collect();
-        self.one_of(key, &values)
     }
 
     fn one_of<T: Clone>(&self, key: &'static str, values: &[(&str, T)]) -> Option<T> {

@@ -28,9 +28,10 @@ use std::path::PathBuf;
 
 use rondo_agent_kit::model::protocol::Protocol;
 use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
-use rondo_agent_kit::tool::InDoubt;
+use rondo_agent_kit::tool::{EffectWord, InDoubt};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
+use rondo_protocol::workflow::OnHookError;
 use serde::Serialize;
 
 use rondo_core::grant::Ceilings;
@@ -312,8 +313,7 @@ pub struct Tool {
     pub argv: Vec<String>,
     /// The JSON Schema of its arguments; without one it takes no arguments.
     pub schema: Option<ToolSchema>,
-    /// `pure`, `reads`, `writes` or `external`.
-    pub effect: Option<String>,
+    pub effect: Option<EffectWord>,
     pub paths: Vec<String>,
     /// Where it starts; `None` means the workspace.
     pub cwd: Option<Cwd>,
@@ -350,8 +350,7 @@ pub struct HookProgram {
     /// Where it starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
     pub timeout_ms: Option<u64>,
-    /// `bypass` or `fail`.
-    pub on_error: Option<String>,
+    pub on_error: Option<OnHookError>,
     /// What its sandbox may reach besides what every program reaches.
     pub sandbox: Option<Sandbox>,
 }

@@ -14,15 +14,13 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The settings in a table. `schema` is the text of its schema, inline or from a file.
 pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSettings {
-    // Settings hold one of the four words, or none.
-    let effect = tool.effect.as_deref().and_then(|word| word.parse().ok()).unwrap_or(EffectWord::External);
     ProgramSettings {
         name: name.to_owned(),
         description: description(schema.as_deref(), &tool.argv),
         argv: tool.argv.clone(),
         pinned: Pinned::default(),
         schema,
-        effect,
+        effect: tool.effect.unwrap_or(EffectWord::External),
         paths: tool.paths.clone(),
         working_dir: match tool.cwd {
             Some(Cwd::Private) => WorkingDir::Private,

@@ -20,7 +20,7 @@ use rondo_core::hook::HookProgram;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::workflow::{OnHookError, Workflow};
 use rondo_settings::program;
 use rondo_settings::trust::{Records, server_key};
 use rondo_settings::{Cwd, Grant, Mcp, Sandbox, SandboxSettings, Settings, ToolSchema};
@@ -53,7 +53,7 @@ pub(crate) fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, Hook
             },
             access: if hook.sandbox.is_some() { process::Access::Granted } else { process::Access::Write },
             timeout: hook.timeout_ms.map(Duration::from_millis),
-            is_required: hook.on_error.as_deref() == Some("fail"),
+            is_required: hook.on_error == Some(OnHookError::Fail),
             processes,
         };
         Ok((name.clone(), program))

@@ -49,8 +49,7 @@ pub struct ProgramSettings {
 }
 
 /// The effect of a tool, as written in a declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString)]
-#[strum(serialize_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectWord {
     /// Its result depends on its arguments alone.
     Pure,
