@@ -156,13 +156,6 @@ fn every_key_of_a_file_is_read() {
 }
 
 #[test]
-fn the_documented_file_is_read() {
-    let page = include_str!("../../docs/settings.md");
-    let text = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).expect("the page shows a file");
-    assert_eq!(read("config.toml", text, Layer::User).map(|_| ()), Ok(()));
-}
-
-#[test]
 fn keys_that_contradict_each_other_are_told() {
     let told = faults(
         "[provider.a]\nkey_env = \"A\"\nkey_command = [\"x\"]\n[mcp.b]\nurl = \"https://b\"\nargs = [\"x\"]\n\
