@@ -20,8 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Bounded, Guarded, Watch};
-use super::process::{Process, Program};
-use super::settings::{ServerSettings, Transport};
+use super::process::Process;
+use super::settings::{ServerProgram, ServerSettings, Transport};
 use crate::bound;
 use crate::redact::{Redactor, Secret};
 use crate::sandbox::process::{Exit, WorkingDir};
@@ -80,11 +80,9 @@ impl Connection {
     pub async fn open(settings: &ServerSettings, deadline: Instant) -> Result<Self, Error> {
         let watch = Watch::default();
         let (process, handshake) = match &settings.transport {
-            Transport::Stdio { command, args, env, working_dir, sandbox, launcher, pinned } => {
-                pinned.check()?;
-                let (sandbox, launcher) = (sandbox.as_ref(), launcher.as_deref());
-                let program = Program { command, args, env, working_dir, sandbox, launcher };
-                let (process, transport) = over_pipes(settings, &program, &watch).await?;
+            Transport::Stdio(program) => {
+                program.pinned.check()?;
+                let (process, transport) = over_pipes(settings, program, &watch).await?;
                 (Some(process), timeout_at(deadline, Client.serve(transport)).await)
             }
             Transport::Http { url, bearer, headers } => {
@@ -215,11 +213,11 @@ type Piped = AsyncRwTransport<RoleClient, Bounded<Pin<Box<dyn AsyncRead + Send>>
 
 async fn over_pipes(
     settings: &ServerSettings,
-    program: &Program<'_>,
+    program: &ServerProgram,
     watch: &Watch,
 ) -> Result<(Process, Guarded<Piped>), Error> {
     let (process, stdout, stdin) = Process::start(program).await.map_err(|error| {
-        let folder = match program.working_dir {
+        let folder = match &program.working_dir {
             WorkingDir::Folder(folder) => format!(" in {}", folder.display()),
             WorkingDir::Private => String::new(),
         };

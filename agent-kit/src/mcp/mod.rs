@@ -13,7 +13,7 @@
 //! - A server starts in a private folder, which is deleted afterwards, unless the operator sets another, and loads
 //!   neither programs nor modules from there. A server with a sandbox runs in the same sandbox as programs.
 //! - A server's process group is dead within 2 s of [`Server`]'s drop, and dies with this process if a
-//!   [launcher](Transport::Stdio::launcher) started it.
+//!   [launcher](ServerProgram::launcher) started it.
 //!
 //! This module knows nothing of grants, workflows or where pins are stored.
 //!
@@ -33,5 +33,5 @@ mod tool;
 pub use catalogue::{cleaned, is_tool_name};
 pub use pins::{Changed, Pin, compare};
 pub use server::Server;
-pub use settings::{ServerSettings, Transport};
+pub use settings::{ServerProgram, ServerSettings, Transport};
 pub use supervisor::entered;

@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::settings::ServerProgram;
 use super::supervisor;
 use crate::bound;
-use crate::redact::Secret;
 use crate::sandbox::environment::{PYTHON_SAFE_PATH, absolute_path};
 use crate::sandbox::private;
 use crate::sandbox::process::{self, Access, Exit, Limits, Live, Processes, Running, WorkingDir};
@@ -37,16 +37,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The processor time of a server in a sandbox: it lives as long as its run.
 const CPU: Duration = Duration::from_hours(24);
 
-/// The program to start, as in [`super::Transport::Stdio`].
-pub struct Program<'a> {
-    pub command: &'a str,
-    pub args: &'a [String],
-    pub env: &'a [Secret],
-    pub working_dir: &'a WorkingDir,
-    pub sandbox: Option<&'a Processes>,
-    pub launcher: Option<&'a Path>,
-}
-
 /// A running server. Dropping it ends everything that it started.
 #[derive(Debug)]
 pub struct Process {
@@ -58,13 +48,13 @@ pub type Output = Pin<Box<dyn AsyncRead + Send>>;
 pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Process {
-    pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
-        let Live { stdin, stdout, stderr, running } = match program.sandbox {
+    pub async fn start(program: &ServerProgram) -> Result<(Self, Output, Input), Error> {
+        let Live { stdin, stdout, stderr, running } = match &program.sandbox {
             Some(sandbox) => sandboxed(program, sandbox).await?,
             None => unconfined(program).map_err(|error| {
                 let mut why = error.to_string();
                 let is_relative = program.command.contains('/') && !program.command.starts_with('/');
-                if is_relative && *program.working_dir == WorkingDir::Private {
+                if is_relative && program.working_dir == WorkingDir::Private {
                     why.push_str(
                         "; it starts in an empty folder of its own, so write the whole path, or cwd = \"workspace\"",
                     );
@@ -105,8 +95,8 @@ impl Process {
     }
 }
 
-async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<Live, Error> {
-    let argv = [program.command].into_iter().map(str::to_owned).chain(program.args.iter().cloned());
+async fn sandboxed(program: &ServerProgram, sandbox: &Processes) -> Result<Live, Error> {
+    let argv = [&program.command].into_iter().chain(&program.args).cloned();
     let ours = ENVIRONMENT.iter().filter(|name| **name != "HOME");
     let ours = ours.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     let stated = program.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
@@ -121,7 +111,7 @@ async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<Live, E
 }
 
 /// Starts a server as our child, which leads a process group.
-fn unconfined(program: &Program<'_>) -> io::Result<Live> {
+fn unconfined(program: &ServerProgram) -> io::Result<Live> {
     process::undumpable();
     let folder = private::make(&std::env::temp_dir())?;
     let mut child = match command(program, &folder).spawn() {
@@ -195,19 +185,19 @@ impl Drop for Group {
     }
 }
 
-fn command(program: &Program<'_>, private: &Path) -> Command {
-    let mut command = match program.launcher {
+fn command(program: &ServerProgram, private: &Path) -> Command {
+    let mut command = match &program.launcher {
         Some(launcher) => {
             let mut command = Command::new(launcher);
-            command.arg(supervisor::VERB).arg(std::process::id().to_string()).arg(private).arg(program.command);
+            command.arg(supervisor::VERB).arg(std::process::id().to_string()).arg(private).arg(&program.command);
             command
         }
-        None => Command::new(program.command),
+        None => Command::new(&program.command),
     };
     let ours = ENVIRONMENT.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let path = std::env::var("PATH").unwrap_or_default();
     command
-        .args(program.args)
+        .args(&program.args)
         .env_clear()
         .envs(ours)
         .env("PATH", absolute_path(&path))
@@ -218,7 +208,7 @@ fn command(program: &Program<'_>, private: &Path) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .current_dir(match program.working_dir {
+        .current_dir(match &program.working_dir {
             WorkingDir::Private => private,
             WorkingDir::Folder(folder) => folder,
         });

@@ -30,25 +30,7 @@ pub struct ServerSettings {
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// A program that uses its standard input and output.
-    Stdio {
-        /// The program: a path, or a name to look up in `PATH`.
-        command: String,
-        args: Vec<String>,
-        /// Variables besides those that every server gets (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and one that
-        /// closes Python's import path). Their values appear in no error.
-        env: Vec<Secret>,
-        /// Its working folder. With a sandbox it lies below the workspace of the sandbox.
-        working_dir: WorkingDir,
-        /// The sandbox that it runs in: it can access only the `read` and `write` paths of its settings, nothing else
-        /// of the workspace, and only the network hosts in those settings. `HOME` is then a private folder. Without a
-        /// sandbox it is an ordinary program of the user.
-        sandbox: Option<Processes>,
-        /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this
-        /// process is gone, however that ended. Without it, the program only sees its input closed.
-        launcher: Option<PathBuf>,
-        /// The files that its words name, as somebody agreed to them: compared directly before it starts.
-        pinned: Pinned,
-    },
+    Stdio(ServerProgram),
     /// An address that speaks streamable HTTP. The operator chose it, so it may be anywhere.
     Http {
         url: String,
@@ -56,6 +38,28 @@ pub enum Transport {
         /// Headers of every request, by name.
         headers: Vec<(String, Secret)>,
     },
+}
+
+/// How a server that uses its standard input and output is started.
+#[derive(Debug, Clone)]
+pub struct ServerProgram {
+    /// The program: a path, or a name to look up in `PATH`.
+    pub command: String,
+    pub args: Vec<String>,
+    /// Variables besides those that every server gets (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and one that
+    /// closes Python's import path). Their values appear in no error.
+    pub env: Vec<Secret>,
+    /// Its working folder. With a sandbox it lies below the workspace of the sandbox.
+    pub working_dir: WorkingDir,
+    /// The sandbox that it runs in: it can access only the `read` and `write` paths of its settings, nothing else
+    /// of the workspace, and only the network hosts in those settings. `HOME` is then a private folder. Without a
+    /// sandbox it is an ordinary program of the user.
+    pub sandbox: Option<Processes>,
+    /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this
+    /// process is gone, however that ended. Without it, the program only sees its input closed.
+    pub launcher: Option<PathBuf>,
+    /// The files that its words name, as somebody agreed to them: compared directly before it starts.
+    pub pinned: Pinned,
 }
 
 impl ServerSettings {
@@ -79,8 +83,8 @@ impl ServerSettings {
             return fault("its name must be 1 to 32 letters, digits, `_` or `-`");
         }
         match &self.transport {
-            Transport::Stdio { command, .. } if command.is_empty() => fault("its command is empty"),
-            Transport::Stdio { .. } => Ok(()),
+            Transport::Stdio(program) if program.command.is_empty() => fault("its command is empty"),
+            Transport::Stdio(_) => Ok(()),
             Transport::Http { url, bearer, headers } => {
                 let Ok(url) = Url::parse(url) else { return fault("its `url` is no URL") };
                 let has_credentials = !url.username().is_empty() || url.password().is_some();
@@ -103,7 +107,7 @@ impl ServerSettings {
 
     pub(super) fn redactor(&self) -> Redactor {
         let secrets: Vec<&Secret> = match &self.transport {
-            Transport::Stdio { env, .. } => env.iter().collect(),
+            Transport::Stdio(program) => program.env.iter().collect(),
             Transport::Http { bearer, headers, .. } => {
                 bearer.iter().chain(headers.iter().map(|(_, value)| value)).collect()
             }

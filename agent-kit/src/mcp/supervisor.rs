@@ -26,7 +26,7 @@ const NOT_FOUND: u8 = 127;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// If this process was started as a supervisor, acts as one until the server ends. A binary that serves as
-/// [launcher](super::Transport::Stdio::launcher) calls this first in its `main` and returns the exit code, if any.
+/// [launcher](super::ServerProgram::launcher) calls this first in its `main` and returns the exit code, if any.
 pub fn entered() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == VERB).then(|| supervise(arguments))

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::Server;
+use rondo_agent_kit::mcp::{Server, ServerProgram, Transport};
 use rondo_protocol::diagnostic::Code;
 use rustix::process::Pid;
 
@@ -145,7 +145,7 @@ async fn a_dropped_server_takes_its_children_with_it() {
     let pids = folder.path().join("pids");
     for launched in [true, false] {
         let mut settings = fake_settings(&format!("stubborn:{}", pids.display()));
-        if let rondo_agent_kit::mcp::Transport::Stdio { launcher, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { launcher, .. }) = &mut settings.transport {
             *launcher = launcher.take().filter(|_| launched);
         }
         let server = Server::start(settings).await.unwrap();

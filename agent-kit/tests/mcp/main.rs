@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::mcp::{Server, ServerProgram, ServerSettings, Transport};
 use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{Error, Invocation, Tool};
@@ -61,7 +61,7 @@ fn trial<F: Future<Output = ()> + 'static>(name: &str, run: fn() -> F) -> Trial 
 /// A fake server that behaves as `mode` says.
 fn fake_settings(mode: &str) -> ServerSettings {
     let this = std::env::current_exe().unwrap();
-    let transport = Transport::Stdio {
+    let transport = Transport::Stdio(ServerProgram {
         pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: this.display().to_string(),
         args: vec![fake::VERB.to_owned(), mode.to_owned()],
@@ -69,7 +69,7 @@ fn fake_settings(mode: &str) -> ServerSettings {
         working_dir: WorkingDir::Private,
         sandbox: None,
         launcher: Some(this),
-    };
+    });
     ServerSettings::new("fake", transport)
 }
 
@@ -97,7 +97,7 @@ async fn script(server: &Server, script: &str) -> String {
 /// Settings of a fake server, with its folder and its variables.
 fn placed(mode: &str, place: WorkingDir, variables: &[(&str, &str)]) -> ServerSettings {
     let mut settings = fake_settings(mode);
-    if let Transport::Stdio { working_dir, env, .. } = &mut settings.transport {
+    if let Transport::Stdio(ServerProgram { working_dir, env, .. }) = &mut settings.transport {
         *working_dir = place;
         let secret = |(name, value): &(&str, &str)| Secret { name: (*name).to_owned(), value: (*value).to_owned() };
         env.extend(variables.iter().map(secret));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::mcp::{Server, ServerProgram, ServerSettings, Transport};
 use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_protocol::diagnostic::Code;
 
@@ -42,7 +42,7 @@ pub fn entered() -> Option<ExitCode> {
 async fn a_server_has_a_folder_of_its_own_while_it_runs() {
     for launched in [true, false] {
         let mut settings = fake_settings("script");
-        if let Transport::Stdio { launcher, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { launcher, .. }) = &mut settings.transport {
             *launcher = launcher.take().filter(|_| launched);
         }
         let server = Server::start(settings).await.unwrap();
@@ -72,7 +72,7 @@ async fn an_operator_chooses_the_folder() {
 /// What a project plants, run by a server that starts in it: whether it was.
 async fn was_planted_code_run(folder: &Path, command: &str, arguments: &[&str], variables: &[(&str, &str)]) -> bool {
     let mut settings = placed("", WorkingDir::Folder(folder.to_path_buf()), variables);
-    if let Transport::Stdio { command: program, args, .. } = &mut settings.transport {
+    if let Transport::Stdio(ServerProgram { command: program, args, .. }) = &mut settings.transport {
         command.clone_into(program);
         *args = arguments.iter().map(|&argument| argument.to_owned()).collect();
     }
@@ -155,7 +155,7 @@ async fn variables_that_bring_code_are_not_handed_on() {
 }
 
 async fn a_relative_command_is_explained() {
-    let transport = Transport::Stdio {
+    let transport = Transport::Stdio(ServerProgram {
         pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: "./servers/docs".to_owned(),
         args: Vec::new(),
@@ -163,7 +163,7 @@ async fn a_relative_command_is_explained() {
         working_dir: WorkingDir::Private,
         sandbox: None,
         launcher: None,
-    };
+    });
     let error = error_of(Server::start(ServerSettings::new("docs", transport)).await);
     assert_eq!(error.code, Code::McpStart);
     assert!(error.message.contains("it starts in an empty folder of its own, so write the whole path"), "{error}");

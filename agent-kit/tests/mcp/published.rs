@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::mcp::{Server, ServerProgram, ServerSettings, Transport};
 use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -78,7 +78,7 @@ fn settings(name: &str, program: &Path, arguments: &[&str]) -> ServerSettings {
     let mut args = vec![program.display().to_string()];
     args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let launcher = Some(std::env::current_exe().unwrap());
-    let transport = Transport::Stdio {
+    let transport = Transport::Stdio(ServerProgram {
         pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: "node".to_owned(),
         args,
@@ -86,7 +86,7 @@ fn settings(name: &str, program: &Path, arguments: &[&str]) -> ServerSettings {
         working_dir: WorkingDir::Private,
         sandbox: None,
         launcher,
-    };
+    });
     ServerSettings::new(name, transport)
 }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::mcp::{Server, ServerProgram, ServerSettings, Transport};
 use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings};
 use rondo_agent_kit::sandbox::process::{Isolation, ProcessSettings, Processes, WorkingDir};
@@ -72,7 +72,7 @@ impl Ground {
         });
         let processes = isolation.map_or(processes.clone(), |isolation| processes.with_isolation(isolation));
         let mut settings = placed(mode, WorkingDir::Private, variables);
-        if let Transport::Stdio { sandbox, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { sandbox, .. }) = &mut settings.transport {
             *sandbox = Some(processes);
         }
         settings
@@ -181,7 +181,7 @@ async fn what_ends_a_sandboxed_server_is_told() {
     for isolation in sandboxes().await {
         let ground = Ground::new();
         let mut settings = ground.settings("exit_at_start", Some(*isolation), &[]);
-        if let Transport::Stdio { env, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { env, .. }) = &mut settings.transport {
             env.push(Secret { name: "LICENCE".to_owned(), value: "a-secret-licence".to_owned() });
         }
         let error = error_of(Server::start(settings).await);
@@ -190,7 +190,7 @@ async fn what_ends_a_sandboxed_server_is_told() {
         assert_eq!((error.code, error.message.as_str()), (Code::McpStart, message), "{isolation:?}");
 
         let mut settings = ground.settings("plain", Some(*isolation), &[]);
-        if let Transport::Stdio { command, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { command, .. }) = &mut settings.transport {
             *command = ground.path("outside/secret").display().to_string();
         }
         let error = error_of(Server::start(settings).await);
@@ -253,7 +253,7 @@ async fn a_sandboxed_server_reaches_its_hosts() {
         assert!(!script(&without, &fetch).await.contains("reached"), "{isolation:?}");
 
         let mut settings = ground.settings("script", Some(*isolation), &[]);
-        if let Transport::Stdio { sandbox, .. } = &mut settings.transport {
+        if let Transport::Stdio(ServerProgram { sandbox, .. }) = &mut settings.transport {
             let gate = Gate::new(GateSettings { hosts: vec![host.clone()], ..GateSettings::default() }).unwrap();
             *sandbox = sandbox.take().map(|processes| processes.with_hosts(gate));
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::{Server, Transport};
+use rondo_agent_kit::mcp::{Server, ServerProgram, Transport};
 use rondo_agent_kit::sandbox::process::{self, ProcessSettings, Processes, WorkingDir};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
@@ -50,7 +50,7 @@ pub fn entered() -> Option<ExitCode> {
                 env: BTreeMap::new(),
             });
             let sandbox = processes.self_test().await.clone();
-            if let Transport::Stdio { sandbox, .. } = &mut settings.transport {
+            if let Transport::Stdio(ServerProgram { sandbox, .. }) = &mut settings.transport {
                 *sandbox = Some(processes);
             }
             let sandboxed = Server::start(settings).await;

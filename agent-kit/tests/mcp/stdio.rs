@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use rondo_agent_kit::mcp::{Server, ServerSettings, Transport, compare};
+use rondo_agent_kit::mcp::{Server, ServerProgram, ServerSettings, Transport, compare};
 use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{Origin, STORED_MAX_BYTES};
@@ -72,7 +72,7 @@ async fn resources_are_tools() {
 
 async fn a_server_sees_a_small_environment() {
     let mut settings = fake_settings("environment");
-    if let Transport::Stdio { env, .. } = &mut settings.transport {
+    if let Transport::Stdio(ServerProgram { env, .. }) = &mut settings.transport {
         env.push(Secret { name: "DOCS_KEY".to_owned(), value: "a-key-of-docs".to_owned() });
     }
     let server = Server::start(settings).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_failed_tool_is_an_error() {
 
 async fn a_program_that_is_not_there_is_named() {
     for launcher in [None, Some(std::env::current_exe().unwrap())] {
-        let transport = Transport::Stdio {
+        let transport = Transport::Stdio(ServerProgram {
             pinned: rondo_agent_kit::pinned::Pinned::default(),
             command: "a-program-that-is-not-there".to_owned(),
             args: Vec::new(),
@@ -105,7 +105,7 @@ async fn a_program_that_is_not_there_is_named() {
             working_dir: WorkingDir::Private,
             sandbox: None,
             launcher,
-        };
+        });
         let error = error_of(Server::start(ServerSettings::new("docs", transport)).await);
         assert_eq!(error.code, Code::McpStart);
         assert!(error.message.contains("a-program-that-is-not-there"), "{}", error.message);
@@ -114,7 +114,7 @@ async fn a_program_that_is_not_there_is_named() {
 
 async fn an_exit_at_start_is_told_with_its_last_lines() {
     let mut settings = fake_settings("exit_at_start");
-    if let Transport::Stdio { env, .. } = &mut settings.transport {
+    if let Transport::Stdio(ServerProgram { env, .. }) = &mut settings.transport {
         env.push(Secret { name: "LICENCE".to_owned(), value: "a-secret-licence".to_owned() });
     }
     let error = error_of(Server::start(settings).await);

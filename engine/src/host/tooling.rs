@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
+use rondo_agent_kit::mcp::{self, Server, ServerProgram, ServerSettings, Transport};
 use rondo_agent_kit::pinned::digest;
 use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
@@ -273,7 +273,7 @@ fn server_settings(name: &str, mcp: &Mcp, settings: &Settings) -> Result<ServerS
     let transport = if let Some(command) = &mcp.command {
         let stated = mcp.env.iter().map(|(name, value)| Secret { name: name.clone(), value: value.clone() });
         let sandboxed = |sandbox| sandboxed(&format!("[mcp.{name}]"), &mcp.words(), sandbox, settings);
-        Transport::Stdio {
+        Transport::Stdio(ServerProgram {
             command: command.clone(),
             args: mcp.args.clone(),
             env: stated.chain(key).collect(),
@@ -286,7 +286,7 @@ fn server_settings(name: &str, mcp: &Mcp, settings: &Settings) -> Result<ServerS
             sandbox: mcp.sandbox.as_ref().map(sandboxed).transpose()?,
             pinned: consent::pinned(settings, &mcp.words()),
             launcher: launcher::file(),
-        }
+        })
     } else {
         let headers = mcp.headers_env.iter();
         let headers = headers.filter_map(|(header, variable)| Some((header.clone(), secret(variable)?)));
