@@ -30,14 +30,9 @@ pub struct HttpGet {
 }
 
 impl HttpGet {
-    pub fn new(gate: Gate) -> Self {
-        Self { gate, gates: BTreeMap::new() }
-    }
-
-    /// Uses these gates for the callers of these names, and the default gate for all others.
-    #[must_use]
-    pub fn with_gates(self, gates: BTreeMap<String, Gate>) -> Self {
-        Self { gates, ..self }
+    /// Uses `gates` for the callers of these names, and `gate` for all others.
+    pub fn new(gate: Gate, gates: BTreeMap<String, Gate>) -> Self {
+        Self { gate, gates }
     }
 }
 

@@ -133,7 +133,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     let workspace = Arc::new(workspace);
     let mut all = file_tools(&workspace);
     all.push(Arc::new(Typed::new(Shell::new(of_shell(settings, &processes)))));
-    all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
+    all.push(Arc::new(Typed::new(HttpGet::new(gate, gates))));
     for (name, tool) in &settings.tools {
         all.push(Arc::new(program(name, tool, (settings, &processes))?));
     }
