@@ -146,16 +146,6 @@ impl Invocation {
         let (watch, redactor) = (Watch::default(), Redactor::default());
         Self { idempotency_key: idempotency_key.into(), watch, redactor, caller: None }
     }
-
-    #[must_use]
-    pub fn by(self, caller: &str) -> Self {
-        Self { caller: Some(caller.to_owned()), ..self }
-    }
-
-    #[must_use]
-    pub fn redacted_by(self, redactor: &Redactor) -> Self {
-        Self { redactor: redactor.clone(), ..self }
-    }
 }
 
 /// What to do on resume when a call may have taken effect.

@@ -67,7 +67,7 @@ impl Scene {
     /// What a call answers, and what it saw.
     pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<ReadSet>) {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
-        let invocation = Invocation::new("key").redacted_by(&self.redactor);
+        let invocation = Invocation { redactor: self.redactor.clone(), ..Invocation::new("key") };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let result = runtime.block_on(self.tool(tool).run(arguments, &invocation));
         (result.map(|content| content.text), invocation.watch.take())

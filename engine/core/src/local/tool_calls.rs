@@ -429,8 +429,11 @@ async fn reach(context: &VisitContext<'_>, call: &ToolCall) -> Result<ToolReply,
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
     let result = match read {
         Ok((offer, arguments)) => {
-            let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(context.tool_redactor);
-            let invocation = invocation.by(call.site.role.as_str());
+            let invocation = Invocation {
+                redactor: context.tool_redactor.clone(),
+                caller: Some(call.site.role.as_str().to_owned()),
+                ..Invocation::new(call.idempotency_key.clone())
+            };
             let said = offer.tool.run(arguments, &invocation).await;
             said.map(|Content { text, files }| {
                 let seen = invocation.watch.take();
