@@ -1,7 +1,6 @@
 //! One connection to a server, from its handshake to its end.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,11 +15,10 @@ use rmcp::transport::streamable_http_client::{
 };
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use rondo_protocol::diagnostic::Code;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Bounded, Guarded, Watch};
-use super::process::Process;
+use super::process::{Input, Output, Process};
 use super::settings::{ServerProgram, ServerSettings, Transport};
 use crate::bound;
 use crate::redact::{Redactor, Secret};
@@ -209,7 +207,7 @@ impl Remote {
     }
 }
 
-type Piped = AsyncRwTransport<RoleClient, Bounded<Pin<Box<dyn AsyncRead + Send>>>, Pin<Box<dyn AsyncWrite + Send>>>;
+type Piped = AsyncRwTransport<RoleClient, Bounded<Output>, Input>;
 
 async fn over_pipes(
     settings: &ServerSettings,
