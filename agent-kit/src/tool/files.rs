@@ -128,10 +128,6 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new() -> Self {
-        Self { until: Instant::now() + PATIENCE, dropped: CancellationToken::new() }
-    }
-
     /// Whether time is up, or the caller no longer waits for the result.
     pub(super) fn is_over(&self) -> bool {
         self.dropped.is_cancelled() || Instant::now() >= self.until
@@ -170,7 +166,7 @@ fn on_a_thread<'a>(
     Box::pin(async move {
         // The semaphore is never closed. Work that continues after its future was dropped keeps its room.
         let room = ROOM.acquire_many(room_mib).await;
-        let patience = Patience::new();
+        let patience = Patience { until: Instant::now() + PATIENCE, dropped: CancellationToken::new() };
         let _guard = patience.dropped.clone().drop_guard();
         let done = tokio::task::spawn_blocking(move || {
             let result = work(&patience);
