@@ -321,20 +321,18 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future, or [`Live::running`], ends the process tree.
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
-        let (isolation, gate) = self.ready(&command).await?;
-        let (plan, _) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
+        let (plan, _, gate) = self.ready(command).await?;
         running::open(&plan, gate)
     }
 
     async fn begin(&self, command: Command, output: Output) -> Result<(Output, Exit), Error> {
-        let (isolation, gate) = self.ready(&command).await?;
         let timeout = command.timeout;
-        let (plan, stdin) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
+        let (plan, stdin, gate) = self.ready(command).await?;
         running::run(&plan, &stdin, timeout, output, gate).await
     }
 
-    /// The isolation of a program that may be started, and the gate of its proxy.
-    async fn ready(&self, command: &Command) -> Result<(Isolation, Option<Arc<Gate>>), Error> {
+    /// The plan and the standard input of a program that may be started, and the gate of its proxy.
+    async fn ready(&self, command: Command) -> Result<(Plan, Vec<u8>, Option<Arc<Gate>>), Error> {
         undumpable();
         if self.settings.launcher.as_os_str().is_empty() {
             let message = "programs are started by a second copy of this program, which does not begin as their launcher: \
@@ -353,7 +351,9 @@ impl Processes {
             return Err(Error::new(Code::SandboxMissing, message));
         }
         command.pinned.check()?;
-        Ok((isolation, self.gate.clone().filter(|_| isolation.has_namespaces())))
+        let gate = self.gate.clone().filter(|_| isolation.has_namespaces());
+        let (plan, stdin) = planned(&self.settings, &self.names, isolation, command, gate.is_some())?;
+        Ok((plan, stdin, gate))
     }
 }
 
