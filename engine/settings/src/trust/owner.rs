@@ -128,15 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_user_below_a_sticky_folder_is_believed() {
-        let (_folder, path) = place();
-        assert_eq!(faults(&path.join("project/rondo.toml"), User::own()), []);
-    }
-
-    #[test]
     fn what_others_can_write_is_not_believed_wherever_it_stands_above_the_file() {
         let (_folder, path) = place();
         let (project, file) = (path.join("project"), path.join("project/rondo.toml"));
+        assert_eq!(faults(&file, User::own()), [], "as it is made, below a sticky folder");
         for open in [&file, &project, &path] {
             let before = fs::metadata(open).unwrap().mode();
             mode(open, 0o777);
