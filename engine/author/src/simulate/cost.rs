@@ -143,14 +143,14 @@ impl<'a> CostEstimator<'a> {
                 let known = lane.outward().find_map(|lane| conversations.get(&(lane, role.clone())));
                 let mut conversation = known.cloned().unwrap_or_default();
                 // For each part of the lane's path the step that opened this round.
-                let opened_by = run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default();
+                let opened_by = run.machine.lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default();
                 let round = Round { lane: lane.clone(), opened_by };
                 let sent = conversation.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
                 conversations.insert((lane.clone(), role.clone()), conversation);
                 sent
             });
             let (request, written) = request.unzip();
-            self.pay(texts + written.unwrap_or(0), run.machine().lanes().len())?;
+            self.pay(texts + written.unwrap_or(0), run.machine.lanes().len())?;
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
             let said = if request.is_some() { text.len() } else { 0 };
             let cost = costs.entry(role.clone()).or_default();
@@ -170,7 +170,7 @@ impl<'a> CostEstimator<'a> {
                 costs.entry(given.role.clone()).or_default().visits += 1;
             }
             episodes.extend(next.steps);
-            if matches!(way.target, Target::End(_)) != run.ending().is_some() {
+            if matches!(way.target, Target::End(_)) != run.machine.ending().is_some() {
                 return None;
             }
         }

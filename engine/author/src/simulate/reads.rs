@@ -30,7 +30,6 @@ pub struct Reads {
     fields: BTreeMap<RoleName, BTreeSet<String>>,
     /// Roles whose body such a condition reads.
     bodies: BTreeSet<RoleName>,
-    nothing: BTreeSet<String>,
     roles: BTreeSet<RoleName>,
 }
 
@@ -98,7 +97,8 @@ impl Reads {
     }
 
     pub fn fields_of(&self, role: &RoleName) -> &BTreeSet<String> {
-        self.fields.get(role).unwrap_or(&self.nothing)
+        static NOTHING: BTreeSet<String> = BTreeSet::new();
+        self.fields.get(role).unwrap_or(&NOTHING)
     }
 
     /// The texts to try as a role's body.

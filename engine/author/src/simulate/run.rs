@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rondo_agent_kit::conversation::Episode;
 use rondo_core::graph::{EdgeId, Graph};
 use rondo_core::thread::{
-    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, PastLane, StepLookup, Undecided,
-    VisitEnd,
+    Action, Answered, Definition, Dispatch, EdgeCount, Input, Machine, PastLane, StepLookup, Undecided, VisitEnd,
 };
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -22,7 +21,7 @@ const NOWHERE: Digest = Digest([0; 32]);
 /// A simulated thread after some step.
 #[derive(Clone)]
 pub struct Run {
-    machine: Machine,
+    pub machine: Machine,
     steps: Steps,
 }
 
@@ -52,14 +51,6 @@ impl Run {
 
     pub fn visiting_in(&self, lane: &LanePath) -> Option<&Dispatch> {
         self.machine.lane(lane)?.visiting()
-    }
-
-    pub fn ending(&self) -> Option<&Ending> {
-        self.machine.ending()
-    }
-
-    pub fn machine(&self) -> &Machine {
-        &self.machine
     }
 
     pub fn episode(&self, seq: u64) -> Option<Arc<Episode>> {

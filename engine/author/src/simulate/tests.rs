@@ -255,7 +255,7 @@ graph:
 
 /// Every route by brute force: every answer after every other, without merging states.
 fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, all: &mut BTreeSet<String>) {
-    if let Some(ending) = run.ending() {
+    if let Some(ending) = run.machine.ending() {
         let end = if ending.outcome == rondo_protocol::event::Outcome::Done { "end" } else { "fail" };
         all.insert(format!("{route}{end}"));
         return;

@@ -19,7 +19,6 @@ use rondo_core::thread::{self, Lane, Machine, Undecided};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::workflow::Limits;
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 
@@ -50,7 +49,6 @@ pub struct Explorer<'a> {
     graph: &'a Arc<Graph>,
     answer_set: &'a AnswerSet,
     reads: &'a Reads,
-    limits: &'a Limits,
     roles: Vec<&'a RoleName>,
     bounded: Vec<&'a Arc<Edge>>,
     on_progress: &'a mut dyn FnMut(Progress),
@@ -171,7 +169,6 @@ impl<'a> Explorer<'a> {
             graph,
             answer_set,
             reads,
-            limits: &graph.policy().limits,
             roles: graph.roles().map(|(name, _)| name).collect(),
             bounded: bounded.collect(),
             on_progress,
@@ -208,7 +205,7 @@ impl<'a> Explorer<'a> {
         if !self.follows(&next, &paths, Vec::new) {
             return true;
         }
-        if let Some(ending) = run.ending() {
+        if let Some(ending) = run.machine.ending() {
             self.exploration.empty.insert(place, End::of(ending.outcome));
             return true;
         }
@@ -260,7 +257,7 @@ impl<'a> Explorer<'a> {
         let Some((lane, dispatch)) = run.visiting(walk.order) else { return };
         let role = &dispatch.role;
         let seat = lane.role_in_lane(role);
-        let lanes = run.machine().lanes().len();
+        let lanes = run.machine.lanes().len();
         let mut only = None;
         if let Some(fault) = run.broken(&lane) {
             only = thread::routed(self.graph, role, &fault);
@@ -291,7 +288,7 @@ impl<'a> Explorer<'a> {
                 if !led.insert((next.edges.clone(), is_told_apart.then_some(at))) {
                     continue;
                 }
-                let target = if let Some(ending) = after.ending() {
+                let target = if let Some(ending) = after.machine.ending() {
                     Target::End(End::of(ending.outcome))
                 } else {
                     let mut latest = latest.clone();
@@ -303,7 +300,7 @@ impl<'a> Explorer<'a> {
                         // A text contains the fields and the body, and both are stored a second time separately.
                         let opened = after.visiting(0).map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
                         let texts = opened + 2 * answer.text_bytes;
-                        let added = texts + held_bytes(after.machine());
+                        let added = texts + held_bytes(&after.machine);
                         let bytes = bytes / 2 + added;
                         walk.held_bytes += bytes;
                         let path = walk.paths.add(path, &name, answer);
@@ -372,7 +369,7 @@ impl<'a> Explorer<'a> {
 
     fn key(&self, place: usize, run: &Run, latest: &Latest) -> StateKey {
         let mut key = vec![if self.reads.input { number(place) } else { 0 }];
-        let lanes = run.machine().lanes();
+        let lanes = run.machine.lanes();
         let (open, ended): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(|lane| lane.is_open());
         for lane in open {
             self.lane(lane, run, &mut key);
@@ -410,7 +407,7 @@ impl<'a> Explorer<'a> {
     /// Up to how many visits of a role are distinguished.
     fn told_apart(&self, name: &RoleName) -> u64 {
         let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
-        let limit = limit.into_iter().chain(self.limits.visits).min();
+        let limit = limit.into_iter().chain(self.graph.policy().limits.visits).min();
         if self.reads.visits.contains(name) { u64::MAX } else { limit.unwrap_or(1).max(1) }
     }
 
