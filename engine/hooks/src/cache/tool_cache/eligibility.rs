@@ -61,11 +61,6 @@ impl Eligibility {
         }
         Ok((known, canonical(&call.arguments).ok_or("its arguments have no canonical form")?))
     }
-
-    /// Whether a result that says what it saw can be looked at again.
-    pub fn has_files(&self) -> bool {
-        self.has_files
-    }
 }
 
 fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<EligibleTool, Refusal> {

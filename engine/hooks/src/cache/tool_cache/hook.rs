@@ -234,7 +234,7 @@ impl ToolCacheHook {
         let result = ToolResult::of(reply)?;
         let refusal = match (&subject.call.effect, &result.seen) {
             (Effect::Reads(_), None) => NO_READ_SET,
-            (_, Some(_)) if !self.eligibility.has_files() => NO_FILES,
+            (_, Some(_)) if self.files.is_none() => NO_FILES,
             _ => return Some(result),
         };
         self.visit(&subject.call.site, |visit| visit.refused(subject.call.site.position, refusal));
