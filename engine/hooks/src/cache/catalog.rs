@@ -2,7 +2,6 @@
 //! process lists and counts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::Table;
 use super::entry::{Entry, Key, Label};
@@ -16,6 +15,7 @@ const RECORDS_MAX: usize = 1_000_000;
 
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// In the order of keeping.
     pub(super) entries: Vec<(Key, Entry)>,
     pub(super) metrics: BTreeMap<Label, Counts>,
     pub(super) unreadable: Vec<Key>,
@@ -45,11 +45,6 @@ impl Catalog {
         // The sort is stable, so that entries of one sequence stand by key.
         catalog.entries.sort_by_key(|(_, entry)| entry.sequence);
         catalog
-    }
-
-    /// All entries, in the order of keeping.
-    pub fn entries(&self) -> Vec<(Key, Arc<Entry>)> {
-        self.entries.iter().map(|(key, entry)| (*key, Arc::new(entry.clone()))).collect()
     }
 
     /// The metrics of each label, with its entries and bytes.

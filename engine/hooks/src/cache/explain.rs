@@ -92,7 +92,7 @@ type ExplainedEntry<A> = (Key, u64, A);
 fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<ExplainedEntry<A>>, String> {
     let mut entries = Vec::new();
     for group in groups(context.space())? {
-        let listed = Catalog::read(&*table(context.space(), &group)).entries();
+        let listed = Catalog::read(&*table(context.space(), &group)).entries;
         entries.extend(
             listed.into_iter().filter_map(|(key, entry)| Some((key, entry.kept_at_ms, A::from_about(&entry.about)?))),
         );

@@ -145,8 +145,8 @@ impl<T: CacheValue> Cache<T> {
         self.catalog().metrics()
     }
 
-    fn entries(&self) -> Vec<(Key, Arc<Entry>)> {
-        self.catalog().entries()
+    fn entries(&self) -> Vec<(Key, Entry)> {
+        self.catalog().entries
     }
 
     fn keys_in_flight(&self) -> usize {
@@ -287,7 +287,7 @@ async fn clearing_takes_what_the_filter_names() {
     assert_eq!(cache.remove_where(|_, entry| entry.label.tool() == "read").await, 1);
     assert_eq!(cache.entries().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key(2)]);
     cache.flush().await;
-    assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
+    assert_eq!(Catalog::read(&*memory).entries, cache.entries());
     assert_eq!(cache.remove_where(|_, _| true).await, 1);
     cache.flush().await;
     assert_eq!(memory.records(), Map::new());
@@ -302,9 +302,9 @@ async fn another_process_lists_what_is_kept_without_writing() {
     cache.flush().await;
     let before = (memory.map(), memory.puts());
     let catalog = Catalog::read(&*memory);
-    assert_eq!(catalog.entries(), cache.entries());
-    assert_eq!(catalog.entries().iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(2), key(1)]);
-    assert_eq!(catalog.entries()[0].1.about, b"about");
+    assert_eq!(catalog.entries, cache.entries());
+    assert_eq!(catalog.entries.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(2), key(1)]);
+    assert_eq!(catalog.entries[0].1.about, b"about");
     assert_eq!(catalog.metrics(), cache.metrics());
     assert_eq!(catalog.warnings(), Vec::<String>::new());
     assert_eq!((memory.map(), memory.puts()), before);
@@ -377,7 +377,7 @@ async fn lower_ceilings_hold_from_the_opening_on() {
     assert!(again.ready().await);
     assert_eq!(again.entries().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key(7), key(8)]);
     again.flush().await;
-    assert_eq!(Catalog::read(&*memory).entries(), again.entries());
+    assert_eq!(Catalog::read(&*memory).entries, again.entries());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -406,6 +406,6 @@ async fn two_threads_share_a_cache() {
     }
     cache.flush().await;
     assert!(cache.totals().entries <= 20);
-    assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
+    assert_eq!(Catalog::read(&*memory).entries, cache.entries());
     assert_eq!(metric(&cache, Metric::FailedWrites), 0);
 }

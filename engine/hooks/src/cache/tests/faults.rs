@@ -314,7 +314,7 @@ async fn an_opening_that_hangs_is_waited_for_once_and_goes_on_behind() {
     assert_eq!(insert(&cache, 2, "new").await, InsertOutcome::Inserted);
     assert_eq!(text(&cache, 2, 1000).await, Ok("new".into()));
     cache.flush().await;
-    assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
+    assert_eq!(Catalog::read(&*memory).entries, cache.entries());
 }
 
 #[tokio::test]

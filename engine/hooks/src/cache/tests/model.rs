@@ -137,7 +137,7 @@ async fn compare(operations: Vec<Operation>, limits: Limits) -> Result<(), TestC
         prop_assert_eq!((counted, metric(&cache, counted)), (counted, expected));
     }
     let catalog = Catalog::read(&*memory);
-    prop_assert_eq!(catalog.entries(), cache.entries());
+    prop_assert_eq!(&catalog.entries, &cache.entries());
     prop_assert_eq!(catalog.metrics(), cache.metrics());
     Ok(())
 }
