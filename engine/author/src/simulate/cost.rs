@@ -82,7 +82,7 @@ impl<'a> CostEstimator<'a> {
         (tools, children): (&BTreeMap<RoleName, Vec<ToolSpec>>, &'a BTreeMap<RoleName, Worst>),
     ) -> Result<Self, resolved_roles::Error> {
         let contracts = resolved_roles::contracts(workflow)?;
-        let runtime = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
+        let runtime = |(name, _, model): (&RoleName, _, &rondo_protocol::workflow::ModelRole)| {
             let script = resolved_roles::script(workflow, name, model, contracts.get(name)?);
             let offered = tools.get(name).into_iter().flatten();
             let tools: usize =
@@ -90,8 +90,7 @@ impl<'a> CostEstimator<'a> {
             let head = script.system.len() + script.response_format.map_or(0, |schema| schema.len()) + tools;
             Some((name.clone(), (resolved_roles::history_policy(model), head)))
         };
-        let model_roles =
-            resolved_roles::model_roles(workflow).filter_map(|(name, _, model)| runtime((name, model))).collect();
+        let model_roles = resolved_roles::model_roles(workflow).filter_map(runtime).collect();
         let (left_steps, left_bytes) = (MAX_WEIGHED_STEPS, MAX_WEIGHED_BYTES);
         let cut = BTreeSet::new();
         Ok(Self { graph, answer_set, space, inputs, model_roles, children, left_steps, left_bytes, cut })
