@@ -224,9 +224,9 @@ fn text_contains(
             (holds, count)
         }
         Direction::Answer => {
-            let is_its = |step: &&Step| of.is(&step.role, &step.lane) && is_meant(step.visit);
+            let is_its = |step: &&Step| of.is(&step.committed.role, &step.committed.lane) && is_meant(step.visit);
             let steps = played.steps.iter().filter(is_its);
-            (steps.clone().any(|step| step.answer.contains(contains)), steps.count())
+            (steps.clone().any(|step| step.committed.answer.contains(contains)), steps.count())
         }
     };
     let word = match direction {

@@ -25,7 +25,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
-use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
+use rondo_protocol::object::{self, EdgeTaken, Head, KnownCost, Note, Record};
 use rondo_protocol::workflow::{Checked, History, HookUse, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
@@ -62,18 +62,12 @@ pub struct RunResult {
 #[derive(Debug, Clone)]
 pub struct Step {
     seq: u64,
-    pub role: RoleName,
-    pub lane: LanePath,
     /// For each part of the lane's path the step that opened its first round.
     first_opened_by: Vec<u64>,
     /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
-    pub status: String,
-    pub output: Value,
     pub body: String,
-    /// The answer as it entered the thread.
-    pub answer: String,
-    pub edge: EdgeTaken,
+    pub committed: Box<object::Step>,
 }
 
 pub struct RunSetup {
@@ -164,7 +158,10 @@ impl RunSetup {
         let requests = committed.requests(&steps)?;
         // Lines are in the order of the steps that they follow.
         let place = |visit: &Visit| {
-            let is_its = |step: &Step| (&step.role, &step.lane, step.visit) == (&visit.role, &visit.lane, visit.visit);
+            let is_its = |step: &Step| {
+                let object::Step { role, lane, .. } = &*step.committed;
+                (role, lane, step.visit) == (&visit.role, &visit.lane, visit.visit)
+            };
             steps.iter().position(is_its).map_or(0, |at| at + 1)
         };
         said.sort_by_key(|(visit, _)| place(visit));
@@ -299,19 +296,7 @@ impl Committed<'_> {
             *cost += note.cost();
             note.cancelled.iter().for_each(|lost| *cost += lost.cost());
             let place = RouteStep { step: format!("{}.{}", step.lane.role_in_lane(&step.role), step.status), edge };
-            let step = Step {
-                seq,
-                role: step.role.clone(),
-                lane: step.lane.clone(),
-                first_opened_by,
-                visit,
-                status: step.status.to_string(),
-                output: step.output.clone(),
-                body,
-                answer: step.answer.clone(),
-                edge: step.edge.clone(),
-            };
-            positioned.push((turn, step, place));
+            positioned.push((turn, Step { seq, first_opened_by, visit, body, committed: step }, place));
             true
         };
         if self.row.seq > 0 {
@@ -375,7 +360,7 @@ impl<'s> Labels<'s> {
     fn openings(&self, request: &RequestSite) -> Vec<&'s EdgeTaken> {
         let of_lane = |lane: &LanePath| {
             let lane = lane.clone();
-            self.steps.iter().filter(move |step| step.role == request.role && step.lane == lane)
+            self.steps.iter().filter(move |step| step.committed.role == request.role && step.committed.lane == lane)
         };
         let mut around: Vec<LanePath> = request.lane.outward().skip(1).collect();
         around.reverse();
@@ -383,7 +368,7 @@ impl<'s> Labels<'s> {
         let opened_by = own.first().map(|step| step.first_opened_by.as_slice()).unwrap_or_default();
         let before = around.iter().zip(opened_by);
         let before = before.flat_map(|(lane, until)| of_lane(lane).filter(|step| step.seq <= *until));
-        before.chain(own.iter().copied()).map(|step| &step.edge).collect()
+        before.chain(own.iter().copied()).map(|step| &step.committed.edge).collect()
     }
 
     fn tell(&self, sent: &Sent<'_>) -> Vec<String> {
@@ -436,7 +421,8 @@ impl RunResult {
 
     fn visited(&self) -> Value {
         let mut roles: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-        for Step { role, lane, status, output, body, edge, .. } in &self.steps {
+        for Step { body, committed, .. } in &self.steps {
+            let object::Step { role, lane, status, output, edge, .. } = &**committed;
             let step = Value::from_iter([
                 ("status", Value::from(status.as_str())),
                 ("output", output.clone()),
@@ -469,8 +455,9 @@ impl RunResult {
 
     /// The visited roles, and the places where an edge was chosen.
     pub fn reached(&self) -> (BTreeSet<RoleName>, BTreeSet<String>) {
-        let visited = self.steps.iter().map(|step| step.role.clone()).collect();
-        let left = self.steps.iter().map(|step| format!("graph.{}.{}", step.role, step.status));
+        let steps = || self.steps.iter().map(|step| &step.committed);
+        let visited = steps().map(|step| step.role.clone()).collect();
+        let left = steps().map(|step| format!("graph.{}.{}", step.role, step.status));
         (visited, left.chain(["graph.start".to_owned()]).collect())
     }
 }
