@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_author::scenario::{Definition, Suite};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::source::{self, Node};
+use rondo_protocol::workflow;
 
 use crate::mutant::FILE;
 use crate::tree;
@@ -63,7 +64,7 @@ impl Subject {
         let mut files = self.files.clone();
         files.extend(others.iter().map(|(name, text)| (name.clone(), text.clone())));
         let text = files.get(FILE).cloned().unwrap_or_default();
-        Definition::read(FILE, &text, &files)
+        Definition::of(FILE, workflow::read(FILE, &text, &files)?)
     }
 
     /// The workflow unchanged, as every mutant is written.

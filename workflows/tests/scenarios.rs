@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use rondo_author::scenario::{Definition, Options, Suite, Verdict};
+use rondo_protocol::workflow;
 use rondo_settings::files::FolderFiles;
 
 /// How many scenarios each workflow has at least.
@@ -29,7 +30,9 @@ fn every_workflow_passes_its_scenarios() {
         assert!(suite.len() >= LEAST, "{shown}: {} scenarios", suite.len());
         assert_eq!(suite.pending.len(), 0, "{shown}: snapshots wait to be looked at");
         let text = std::fs::read_to_string(&file).unwrap();
-        let definition = Definition::read(file.to_str().unwrap(), &text, &FolderFiles::new(file.parent().unwrap()))
+        let (name, files) = (file.to_str().unwrap(), FolderFiles::new(file.parent().unwrap()));
+        let definition = workflow::read(name, &text, &files)
+            .and_then(|checked| Definition::of(name, checked))
             .unwrap_or_else(|faults| panic!("{shown}: {faults:?}"));
         let report = suite.run(&definition, &Options::default());
         for tested in &report.scenarios {

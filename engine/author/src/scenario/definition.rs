@@ -3,7 +3,7 @@
 use rondo_agent_kit::model::script::ScriptRoles;
 use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
-use rondo_protocol::workflow::{self, Checked, Files};
+use rondo_protocol::workflow::Checked;
 
 use super::report::DefinitionPart;
 
@@ -15,15 +15,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads the workflow `text`, the content of `file`. `files` reads what it includes, by paths relative to its
-    /// folder.
-    ///
-    /// # Errors
-    /// All faults of the workflow, including features that this version does not run yet.
-    pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Self, Vec<Diagnostic>> {
-        Self::of(file, workflow::read(file, text, files)?)
-    }
-
+    /// The workflow that was read from `file`.
     pub fn of(file: &str, checked: Checked) -> Result<Self, Vec<Diagnostic>> {
         let unfit = |error: resolved_roles::Error| {
             vec![Diagnostic::at(Code::InternalFault, file, "", Span::default(), error.to_string())]

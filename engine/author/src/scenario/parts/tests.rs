@@ -1,3 +1,5 @@
+use rondo_protocol::workflow;
+
 use super::*;
 
 const TEXT: &str = r#"
@@ -14,8 +16,12 @@ graph:
   reader: { done: { to: end } }
 "#;
 
+fn definition(text: &str) -> Definition {
+    Definition::of("w.yaml", workflow::read("w.yaml", text, &BTreeMap::new()).unwrap()).unwrap()
+}
+
 fn parts_of(text: &str) -> PartDigests {
-    of(&Definition::read("w.yaml", text, &BTreeMap::new()).unwrap())
+    of(&definition(text))
 }
 
 fn changes(old: &str, new: &str) -> Vec<String> {
@@ -44,7 +50,7 @@ fn an_edit_changes_the_part_that_it_is_in_and_no_other() {
 #[test]
 fn only_what_a_run_reached_is_told_of() {
     let all = parts_of(TEXT);
-    let workflow = Definition::read("w.yaml", TEXT, &BTreeMap::new()).unwrap().checked.workflow;
+    let workflow = definition(TEXT).checked.workflow;
     let visited = [RoleName::new("writer").unwrap()].into();
     let left = ["graph.start".to_owned()].into();
     let reached = reached(&all, &visited, &left, &workflow);

@@ -1,4 +1,5 @@
 use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow;
 
 use super::*;
 
@@ -18,7 +19,8 @@ graph:
 const SCRIPT: &str = "writer: [ { status: drafted, fields: { title: Tides } } ]\nreader: [ { status: good } ]\n";
 
 fn definition() -> Definition {
-    Definition::read("pair/workflow.yaml", WORKFLOW, &BTreeMap::new()).unwrap()
+    let file = "pair/workflow.yaml";
+    Definition::of(file, workflow::read(file, WORKFLOW, &BTreeMap::new()).unwrap()).unwrap()
 }
 
 fn read_text(text: &str) -> (Scenario, Vec<Diagnostic>) {
