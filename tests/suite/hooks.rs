@@ -170,8 +170,8 @@ async fn what_a_hook_rewrote_stands_beside_what_was_asked_and_both_can_be_proven
         assert_eq!(requests.len(), 2, "{at:?}");
         for request in &requests {
             assert!(request.is_proven(), "{at:?}: {:?}", request.fault);
-            let asked = request.asked_messages.as_ref().unwrap();
-            assert!(request.messages.iter().any(|message| message.text() == "In short."));
+            let asked = request.plain.messages();
+            assert!(request.messages().messages().iter().any(|message| message.text() == "In short."));
             assert!(!asked.iter().any(|message| message.text() == "In short."));
             assert_ne!(request.asked, Some(request.recorded));
         }

@@ -112,7 +112,7 @@ proptest! {
         for request in &requests {
             prop_assert!(request.is_proven(), "step {} of {}: {:?}", request.seq, request.role, request.fault);
             if request.seq != last_seq {
-                firsts.push((request.role.to_string(), request.messages.clone()));
+                firsts.push((request.role.to_string(), request.messages().messages().into_iter().cloned().collect()));
                 last_seq = request.seq;
             }
         }

@@ -88,7 +88,7 @@ fn proven(store: &MemoryStore, thread: &ThreadId) -> Vec<Vec<Message>> {
     let mut requests = Vec::new();
     let mut keep = |request: rebuild::Request| {
         assert!(request.is_proven(), "step {}: {:?}", request.seq, request.fault);
-        requests.push(request.messages);
+        requests.push(request.messages().messages().into_iter().cloned().collect());
         true
     };
     rebuild::requests(store, thread, &row, &|_| true, &mut keep).unwrap();

@@ -156,10 +156,10 @@ fn names(found: &[(LanePath, u64)]) -> String {
 fn text(request: &Request) -> String {
     let Request { seq, role, lane, visit, recorded, head, .. } = request;
     let mut text = format!("{seq:>3}. {}, visit {visit}\nrequest {recorded}  model {}\n", who(role, lane), head.model);
-    text.push_str(&parts(head, &request.messages));
+    text.push_str(&parts(head, request.messages().messages()));
     if let Some(asked) = request.asked {
         let _ = writeln!(text, "\nbefore a hook rewrote it: request {asked}");
-        for message in request.asked_messages.iter().flatten() {
+        for message in request.plain.messages() {
             part(&mut text, "asked", &message.text());
         }
     }
@@ -167,7 +167,7 @@ fn text(request: &Request) -> String {
     text
 }
 
-pub(super) fn parts(head: &Head, messages: &[Message]) -> String {
+pub(super) fn parts<'m>(head: &Head, messages: impl IntoIterator<Item = &'m Message>) -> String {
     let mut text = String::new();
     part(&mut text, "system", &head.system);
     for message in messages {

@@ -18,21 +18,21 @@ pub struct RequestLine<'a> {
     digest: Digest,
     asked: Option<BeforeHook<'a>>,
     head: &'a Head,
-    messages: &'a [Message],
+    messages: Vec<&'a Message>,
 }
 
 /// A request before a hook rewrote it.
 #[derive(Debug, Serialize, JsonSchema)]
 struct BeforeHook<'a> {
     digest: Digest,
-    messages: &'a [Message],
+    messages: Vec<&'a Message>,
 }
 
 impl<'a> RequestLine<'a> {
     pub fn of(request: &'a Request) -> Self {
-        let before = request.asked_messages.as_deref().unwrap_or_default();
-        let asked = request.asked.map(|digest| BeforeHook { digest, messages: before });
-        let Request { seq, role, lane, visit, recorded: digest, head, messages, .. } = request;
+        let asked = request.asked.map(|digest| BeforeHook { digest, messages: request.plain.messages() });
+        let Request { seq, role, lane, visit, recorded: digest, head, .. } = request;
+        let messages = request.messages().messages();
         Self { seq: *seq, role, lane, visit: *visit, digest: *digest, asked, head, messages }
     }
 }

@@ -1,7 +1,6 @@
 //! The steps of a thread, and the requests that models were sent in each.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -171,8 +170,7 @@ fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Reque
     let mut earlier: Vec<prefix::Request> = Vec::new();
     let wants = |stored: &StoredRecord| stored.seq == row.seq || is_before(stored);
     rebuild::requests(store, thread, row, &wants, &mut |request| {
-        let messages = request.messages.iter().cloned().collect();
-        let sent = prefix::Request::new(&Arc::new(request.head.clone()), messages);
+        let sent = prefix::Request::new(&request.head, request.messages().clone());
         if request.seq == row.seq {
             shared.push(Shared::of(&sent, &earlier));
             outcome = raw(&RequestLine::of(&request)).map(|line| requests.push(line));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use rondo_agent_kit::prefix::{self, Comparison, Request, compare, compare_beyond, is_same_head};
-use rondo_core::conversation::rebuild::{self, RebuildEvent, Sent};
+use rondo_core::conversation::rebuild::{self, RebuildEvent};
 use rondo_core::store::{Read, Row};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 
@@ -36,7 +36,7 @@ pub fn against(
         if let RebuildEvent::Request(sent) = met
             && !sent.is_compaction
         {
-            others.entry(key(&sent)).or_insert_with(|| Request::new(sent.head, sent.messages().clone()));
+            others.entry(key(&sent)).or_insert_with(|| Request::new(&sent.head, sent.messages().clone()));
         }
         true
     })?;
@@ -45,8 +45,8 @@ pub fn against(
         RebuildEvent::Compaction(_) => true,
         RebuildEvent::Request(sent) => {
             if first.is_none() && !sent.is_compaction {
-                let request = Request::new(sent.head, sent.messages().clone());
-                let price = prices.get(&sent.site.role).copied();
+                let request = Request::new(&sent.head, sent.messages().clone());
+                let price = prices.get(&sent.role).copied();
                 let other = others.get(&key(&sent));
                 let compared = other.map(|other| compared(other, &request));
                 let shared_bytes = compared.as_ref().map_or(0, |compared| compared.shared_bytes);
@@ -67,8 +67,8 @@ pub fn against(
 }
 
 /// A visit in any thread.
-fn key(sent: &Sent<'_>) -> (RoleName, LanePath, u64) {
-    (sent.site.role.clone(), sent.site.lane.clone(), sent.site.visit)
+fn key(sent: &rebuild::Request) -> (RoleName, LanePath, u64) {
+    (sent.role.clone(), sent.lane.clone(), sent.visit)
 }
 
 /// Compares two requests. Two threads that parted early share little of many messages, so not all are searched.

@@ -178,7 +178,7 @@ pub fn visits(
         rondo_core::resolved_roles::model_roles(&workflow).map(requests).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
-            if let Some(requests) = roles.get_mut(&sent.site.role).filter(|_| !sent.is_compaction) {
+            if let Some(requests) = roles.get_mut(&sent.role).filter(|_| !sent.is_compaction) {
                 requests.request(&sent);
             }
             true

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rondo_agent_kit::model::protocol::misplaced_reasoning;
 use rondo_agent_kit::prefix::{self, Block, Break, Cause, Request, compare, is_same_head};
-use rondo_core::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
+use rondo_core::conversation::rebuild::{self, RebuiltCompaction, RebuiltVisit};
 use rondo_core::models::Price;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Conversation;
@@ -69,8 +69,8 @@ impl RoleRequests {
         }
     }
 
-    pub(super) fn request(&mut self, sent: &Sent<'_>) {
-        let path = &sent.site.lane;
+    pub(super) fn request(&mut self, sent: &rebuild::Request) {
+        let path = &sent.lane;
         let mut lane = self.lane(path);
         let is_first = self.shared.requests == 0;
         let previous = match self.sum.history {
@@ -79,8 +79,8 @@ impl RoleRequests {
         };
         let messages = sent.messages().clone();
         let request = match &previous {
-            Some(previous) => previous.request.next(sent.head, messages),
-            None => Request::new(sent.head, messages),
+            Some(previous) => previous.request.next(&sent.head, messages),
+            None => Request::new(&sent.head, messages),
         };
         let compared = previous.as_ref().map(|previous| compare(&previous.request, &request));
         if self.broke.is_none() {
@@ -131,7 +131,7 @@ impl RoleRequests {
     }
 
     /// Where the first request of a visit departs from the expected prefix, and the bytes of that prefix.
-    fn against(&self, expected: &ExpectedPrefix, request: &Request, sent: &Sent<'_>) -> Option<(Break, u64)> {
+    fn against(&self, expected: &ExpectedPrefix, request: &Request, sent: &rebuild::Request) -> Option<(Break, u64)> {
         let ExpectedPrefix { last, length, is_apart } = expected;
         if !is_apart && sent.rewritten.is_none() && is_same_head(last.request.head(), request.head()) {
             // Law `prefix`: one conversation, extended.
@@ -173,8 +173,8 @@ impl RoleRequests {
 }
 
 /// A break, with the reasoning that can no longer go back because of it. Where nothing broke, all of it still holds.
-fn with_reasoning(at: Break, sent: &Sent<'_>) -> Break {
-    let Some(number) = misplaced_reasoning(sent.head, sent.messages()) else { return at };
+fn with_reasoning(at: Break, sent: &rebuild::Request) -> Break {
+    let Some(number) = misplaced_reasoning(&sent.head, sent.messages()) else { return at };
     let lost = format!("reasoning is not returned, because that of message {number} was given after other messages");
     let detail = if at.detail.is_empty() { lost } else { format!("{}; {lost}", at.detail) };
     Break { detail, ..at }

@@ -9,7 +9,7 @@ use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
 use rondo_core::conversation::Steps;
-use rondo_core::conversation::rebuild::{self, RebuildEvent, RequestSite, Sent};
+use rondo_core::conversation::rebuild::{self, RebuildEvent};
 use rondo_core::env::SeededEnv;
 use rondo_core::exit::Exit;
 use rondo_core::grant::Grants;
@@ -320,13 +320,13 @@ impl Committed<'_> {
         let labels = Labels::of(&self.beginning.workflow, steps);
         let mut each = |met: RebuildEvent<'_>| {
             let RebuildEvent::Request(sent) = met else { return true };
-            let RequestSite { seq, visit, role, lane } = sent.site.clone();
             if !sent.is_proven() {
-                let role = lane.role_in_lane(&role);
+                let (role, visit) = (sent.lane.role_in_lane(&sent.role), sent.visit);
                 unproven = Some(format!("a request of {role}, visit {visit}, cannot be rebuilt as it was sent"));
                 return false;
             }
-            let (labels, head, messages) = (labels.tell(&sent), Arc::clone(sent.head), sent.messages().clone());
+            let (labels, messages) = (labels.tell(&sent), sent.messages().clone());
+            let rebuild::Request { seq, visit, role, lane, head, .. } = *sent;
             let place = places.get(&seq).copied().unwrap_or(usize::MAX);
             by_role.entry(role).or_default().push((place, Request { lane, visit, head, messages, labels }));
             true
@@ -357,7 +357,7 @@ impl<'s> Labels<'s> {
 
     /// The edges that entered the visits a request may hold: those of the enclosing lanes from before its lane first
     /// opened, then its own.
-    fn openings(&self, request: &RequestSite) -> Vec<&'s EdgeTaken> {
+    fn openings(&self, request: &rebuild::Request) -> Vec<&'s EdgeTaken> {
         let of_lane = |lane: &LanePath| {
             let lane = lane.clone();
             self.steps.iter().filter(move |step| step.committed.role == request.role && step.committed.lane == lane)
@@ -371,9 +371,9 @@ impl<'s> Labels<'s> {
         before.chain(own.iter().copied()).map(|step| &step.committed.edge).collect()
     }
 
-    fn tell(&self, sent: &Sent<'_>) -> Vec<String> {
-        let all = self.openings(sent.site);
-        let first = if self.fresh.contains(&sent.site.role) { all.len().saturating_sub(1) } else { 0 };
+    fn tell(&self, sent: &rebuild::Request) -> Vec<String> {
+        let all = self.openings(sent);
+        let first = if self.fresh.contains(&sent.role) { all.len().saturating_sub(1) } else { 0 };
         let mut openings = all.get(first..).unwrap_or_default().iter().copied().peekable();
         let label = |message: &Message| match message.role() {
             Speaker::Assistant | Speaker::Tool => String::new(),

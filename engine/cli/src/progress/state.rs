@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::spending::spending_text;
 
 use rondo::agent_kit::answer::StreamedAnswer;
-use rondo::core::local::WARNING;
+use rondo::core::hook::WARNING;
 use rondo::protocol::Value;
 use rondo::protocol::event::{EpochOpened, Event, LaneEnd, Outcome, Visit, What};
 use rondo::protocol::id::{LanePath, ThreadId};

@@ -48,18 +48,12 @@ pub struct Bindings {
 
 impl Bindings {
     /// The bindings of a thread whose latest records name `start`, of `workflow`.
-    ///
-    /// # Errors
-    /// If an output schema does not compile.
     pub fn new(start: Digest, workflow: &Workflow) -> Result<Self, resolved_roles::Error> {
         let binding = Arc::new(Binding::new(workflow)?);
         Ok(Self { known: Mutex::new(BTreeMap::from([(start, binding)])) })
     }
 
     /// The binding that a start names.
-    ///
-    /// # Errors
-    /// If the start or its workflow is missing or damaged.
     pub fn of(&self, start: Digest, store: &dyn Read) -> Result<Arc<Binding>, Error> {
         if let Some(known) = self.known.lock().get(&start) {
             return Ok(Arc::clone(known));

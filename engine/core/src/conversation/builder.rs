@@ -56,9 +56,6 @@ pub struct Opened {
 
 impl Conversations {
     /// Opens a role's next visit.
-    ///
-    /// # Errors
-    /// If a step that it needs is missing or damaged.
     pub fn open(
         &mut self,
         opening: &Opening<'_>,

@@ -19,17 +19,19 @@ use crate::conversation::Steps;
 use crate::resolved_roles;
 use crate::store::{self, Read, Row, StoredRecord, StoredStep};
 
-/// One request, rebuilt.
+/// One request, rebuilt. Its conversations share their beginnings with those of the other requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// The step.
+    /// The record: a step, or a compaction, whose text was asked for.
     pub seq: u64,
-    /// The role's visit.
+    /// The visit; of a compaction, the last one that its text covers.
     pub visit: u64,
-    /// The role.
+    /// The role that was asked.
     pub role: RoleName,
     /// The lane.
     pub lane: LanePath,
+    /// Whether it asked for the text of a compaction.
+    pub is_compaction: bool,
     /// The digest in the transcript.
     pub recorded: Digest,
     /// The digest of the rebuilt request.
@@ -39,16 +41,23 @@ pub struct Request {
     /// The digest of the head.
     pub head_digest: Digest,
     /// The head.
-    pub head: Head,
-    /// The messages as sent.
-    pub messages: Vec<Message>,
-    /// The messages before a hook rewrote them.
-    pub asked_messages: Option<Vec<Message>>,
+    pub head: Arc<Head>,
+    /// The messages built from the steps.
+    pub plain: Conversation,
+    /// How many of `plain` precede the visit.
+    pub before: usize,
+    /// The messages sent in place of `plain`, if a hook rewrote them.
+    pub rewritten: Option<Conversation>,
     /// Any other defect.
     pub fault: Option<String>,
 }
 
 impl Request {
+    /// The messages as sent.
+    pub fn messages(&self) -> &Conversation {
+        self.rewritten.as_ref().unwrap_or(&self.plain)
+    }
+
     /// Whether the request sent follows from the steps.
     pub fn is_proven(&self) -> bool {
         self.rebuilt == self.recorded && self.fault.is_none()
@@ -92,9 +101,6 @@ pub fn object<T: serde::de::DeserializeOwned>(store: &dyn Read, kind: Kind, dige
 }
 
 /// Reads the start of a thread.
-///
-/// # Errors
-/// If an object is missing or damaged.
 pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error> {
     Ok(Beginning {
         workflow: object(store, Kind::Workflow, row.workflow)?,
@@ -112,84 +118,8 @@ fn definition(store: &dyn Read, start: Digest) -> Result<Workflow, Error> {
 }
 
 /// Reads a thread's policy.
-///
-/// # Errors
-/// If the object is missing or damaged.
 pub fn policy(store: &dyn Read, row: &Row) -> Result<Policy, store::Error> {
     object(store, Kind::Policy, row.policy)
-}
-
-/// The visit of a request. For a compaction it is that of the role that writes the text, with the last visit that the
-/// text covers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestSite {
-    /// The record.
-    pub seq: u64,
-    /// The visit.
-    pub visit: u64,
-    /// The role.
-    pub role: RoleName,
-    /// The lane.
-    pub lane: LanePath,
-}
-
-/// A rebuilt request, borrowed, so that its cost does not depend on the length of the conversation.
-#[derive(Debug)]
-pub struct Sent<'a> {
-    /// The visit that sent it.
-    pub site: &'a RequestSite,
-    /// Whether it asked for the text of a compaction.
-    pub is_compaction: bool,
-    /// The digest in the transcript.
-    pub recorded: Digest,
-    /// The digest of the rebuilt request.
-    pub rebuilt: Digest,
-    /// The digest of the request before a hook rewrote it, from the transcript.
-    pub asked: Option<Digest>,
-    /// The digest of the head.
-    pub head_digest: Digest,
-    /// The head.
-    pub head: &'a Arc<Head>,
-    /// The messages built from the steps.
-    pub plain: &'a Conversation,
-    /// How many of `plain` precede the visit.
-    pub before: usize,
-    /// The messages sent in place of `plain`, if a hook rewrote them.
-    pub rewritten: Option<Conversation>,
-    /// Any other defect.
-    pub fault: Option<String>,
-}
-
-impl Sent<'_> {
-    /// The messages as sent.
-    pub fn messages(&self) -> &Conversation {
-        self.rewritten.as_ref().unwrap_or(self.plain)
-    }
-
-    /// Whether the request sent follows from the steps.
-    pub fn is_proven(&self) -> bool {
-        self.rebuilt == self.recorded && self.fault.is_none()
-    }
-
-    fn into_request(self) -> Request {
-        let listed = |conversation: &Conversation| conversation.messages().into_iter().cloned().collect();
-        let messages = listed(self.messages());
-        let asked_messages = self.rewritten.as_ref().map(|_| listed(self.plain));
-        Request {
-            seq: self.site.seq,
-            visit: self.site.visit,
-            role: self.site.role.clone(),
-            lane: self.site.lane.clone(),
-            recorded: self.recorded,
-            rebuilt: self.rebuilt,
-            asked: self.asked,
-            head_digest: self.head_digest,
-            head: Head::clone(self.head),
-            messages,
-            asked_messages,
-            fault: self.fault,
-        }
-    }
 }
 
 /// A visit of a model role, after its requests.
@@ -209,7 +139,7 @@ pub struct RebuiltVisit<'a> {
 #[derive(Debug)]
 pub enum RebuildEvent<'a> {
     /// A request.
-    Request(Sent<'a>),
+    Request(Box<Request>),
     /// The end of a visit.
     Visit(RebuiltVisit<'a>),
     /// A compaction, after its requests.
@@ -242,15 +172,12 @@ pub fn requests(
     each: &mut dyn FnMut(Request) -> bool,
 ) -> Result<(), Error> {
     walk(store, thread, row, wanted, &mut |met| match met {
-        RebuildEvent::Request(sent) => each(sent.into_request()),
+        RebuildEvent::Request(request) => each(*request),
         RebuildEvent::Visit(_) | RebuildEvent::Compaction(_) => true,
     })
 }
 
-/// Like [`requests`], without a copy of the messages, and with the ends of visits.
-///
-/// # Errors
-/// As [`requests`].
+/// Like [`requests`], with the ends of visits and compactions.
 pub fn walk(
     store: &dyn Read,
     thread: &ThreadId,
@@ -393,9 +320,8 @@ impl<'a> Rebuilding<'a> {
             transcript.map(|digest| object(self.store, Kind::Transcript, digest)).transpose()?;
         let mut goes_on = true;
         if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-            let site =
-                RequestSite { seq: stored.seq, visit: stored.visit, role: step.role.clone(), lane: step.lane.clone() };
-            goes_on = self.transcript((&site, false), transcript, (opened.clone(), before), &history, each)?;
+            let of = (stored.seq, stored.visit, &key);
+            goes_on = self.transcript((of, false), transcript, (opened.clone(), before), &history, each)?;
         }
         if wanted
             && goes_on
@@ -431,8 +357,8 @@ impl<'a> Rebuilding<'a> {
         if let Some(digest) = transcript.filter(|_| wanted) {
             let transcript = object::<Transcript>(self.store, Kind::Transcript, digest)?;
             let history = self.roles.get(&by).cloned().ok_or_else(unfit)?;
-            let site = RequestSite { seq: stored.seq, visit: *through_visit, role: by, lane: lane.clone() };
-            goes_on = self.transcript((&site, true), &transcript, (asked, 0), &history, each)?;
+            let of = (stored.seq, *through_visit, &Key::new(&by, lane));
+            goes_on = self.transcript((of, true), &transcript, (asked, 0), &history, each)?;
         }
         let before = walked.builder.size_bytes();
         walked.builder.compact(walked.first_prompt.as_deref().unwrap_or_default(), text, *through_visit);
@@ -460,7 +386,7 @@ impl<'a> Rebuilding<'a> {
 
     fn transcript(
         &mut self,
-        (site, is_compaction): (&RequestSite, bool),
+        ((seq, visit, key), is_compaction): ((u64, u64, &Key), bool),
         transcript: &Transcript,
         (mut said, before): (Conversation, usize),
         history: &RoleHistory,
@@ -478,20 +404,23 @@ impl<'a> Rebuilding<'a> {
                     None => (said.request(*head), None),
                 };
                 let (head_digest, head) = (*head, self.head(*head)?);
-                let sent = Sent {
-                    site,
+                let request = Request {
+                    seq,
+                    visit,
+                    role: key.role.clone(),
+                    lane: key.lane.clone(),
                     is_compaction,
                     recorded: *request,
                     rebuilt,
                     asked: *asked,
                     head_digest,
-                    head: &head,
-                    plain: &said,
+                    fault: asked.is_none().then(|| history.fault_of(&head)).flatten(),
+                    head,
+                    plain: said.clone(),
                     before,
                     rewritten,
-                    fault: asked.is_none().then(|| history.fault_of(&head)).flatten(),
                 };
-                if !each(RebuildEvent::Request(sent)) {
+                if !each(RebuildEvent::Request(Box::new(request))) {
                     return Ok(false);
                 }
             }

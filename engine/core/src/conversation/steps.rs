@@ -76,9 +76,6 @@ fn size_bytes(step: &PastStep) -> usize {
 
 impl<'a> Steps<'a> {
     /// The steps of `thread`, whose latest records name `start`, of `workflow`.
-    ///
-    /// # Errors
-    /// If an output schema does not compile.
     pub fn new(
         store: &'a dyn Read,
         thread: ThreadId,
@@ -91,9 +88,6 @@ impl<'a> Steps<'a> {
     }
 
     /// The definition that a step names.
-    ///
-    /// # Errors
-    /// If it is missing or damaged.
     pub fn binding(&self, start: Digest) -> Result<Arc<Binding>, Error> {
         self.bindings.of(start, self.store)
     }
@@ -122,9 +116,6 @@ impl<'a> Steps<'a> {
     }
 
     /// Keeps a stored record in memory.
-    ///
-    /// # Errors
-    /// If the definition that it names is missing or damaged.
     pub fn keep(&self, stored: &StoredRecord, note: &Note) -> Result<PastStep, Error> {
         let StoredRecord { seq, digest, record, .. } = stored;
         let proven = self.proven.lock().get(seq).cloned();
@@ -149,9 +140,6 @@ impl<'a> Steps<'a> {
     }
 
     /// The stored step with a number, with its note.
-    ///
-    /// # Errors
-    /// If it is missing or damaged.
     pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
         self.store.step(&self.thread, seq)?.ok_or_else(|| self.missing(seq))
     }
@@ -176,9 +164,6 @@ impl<'a> Steps<'a> {
     }
 
     /// A role's visits in a lane up to step `through`, oldest first: visit and number.
-    ///
-    /// # Errors
-    /// If the index is damaged.
     pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<(u64, u64)>, Error> {
         let mut visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
         visits.retain(|(_, seq)| *seq <= through);
@@ -187,9 +172,6 @@ impl<'a> Steps<'a> {
 
     /// The compactions of a role's history in a lane up to record `through`, oldest first: the last visit that each
     /// covers, and its number.
-    ///
-    /// # Errors
-    /// If the index is damaged.
     pub fn compactions_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<(u64, u64)>, Error> {
         let mut compactions = self.store.compactions(&self.thread, lane, role)?;
         compactions.retain(|(_, seq)| *seq <= through);
@@ -197,9 +179,6 @@ impl<'a> Steps<'a> {
     }
 
     /// The compaction with a number.
-    ///
-    /// # Errors
-    /// If it is missing or damaged.
     pub fn compaction(&self, seq: u64) -> Result<Compaction, Error> {
         match self.store.record_at(&self.thread, seq)? {
             Some((StoredRecord { record: Record::Compaction(compaction), .. }, _)) => Ok(*compaction),

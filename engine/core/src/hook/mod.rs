@@ -3,9 +3,6 @@
 //! A hook may let a call through, answer in its place, rewrite it (if its kind is *altering*) or fail. It gets `next`
 //! by value, so a port is reached at most once. A hook keeps what it keeps in the [`KeySpace`] of its kind, and all of that can
 //! be lost. Retries stand above the path: each attempt is a new call.
-//!
-//! This module knows nothing of settings, graphs, threads, drivers or terminals, and names no kind: those are in `engine/hooks`,
-//! which is named only where the engine is put together.
 
 pub mod call_path;
 pub(crate) mod key_space;
@@ -87,7 +84,19 @@ pub trait Reports: Send + Sync {
     fn report(&self, node: &str, call: &Call, metrics: Value);
 
     /// Something that a person should know and that stops nothing.
-    fn warn(&self, node: &str, call: &Call, warning: String);
+    fn warn(&self, node: &str, call: &Call, warning: String) {
+        self.report(node, call, Value::from_iter([(WARNING, Value::from(warning))]));
+    }
+}
+
+/// The name of a report that is a sentence for people.
+pub const WARNING: &str = "warning";
+
+/// Nobody hears the reports.
+pub struct NoReports;
+
+impl Reports for NoReports {
+    fn report(&self, _: &str, _: &Call, _: Value) {}
 }
 
 /// How often each request of each role was answered.

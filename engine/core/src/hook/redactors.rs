@@ -59,10 +59,9 @@ impl Redactors {
             Arc::new(keys.with_patterns(chosen))
         };
         let of_role = roles.map(|role| {
-            let covers = |hook: &HookUse| hook.roles.as_ref().is_none_or(|roles| roles.contains(role));
             // What enters in a turn is what its models and tools say.
-            let at = |kind: CallKind| with(&|hook| covers(hook) && (hook.at == kind || hook.at == CallKind::Turn));
-            let own = patterns.iter().filter(|(hook, _)| covers(hook));
+            let at = |kind: CallKind| with(&|hook| hook.covers(role) && (hook.at == kind || hook.at == CallKind::Turn));
+            let own = patterns.iter().filter(|(hook, _)| hook.covers(role));
             let own =
                 own.flat_map(|(hook, patterns)| patterns.iter().map(|pattern| (hook.at.name(), pattern.as_str())));
             let text = own.map(|(at, pattern)| [at, " ", pattern, "\n"].concat()).collect::<Vec<_>>().concat();

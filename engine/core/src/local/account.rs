@@ -30,6 +30,11 @@ impl Account {
         std::iter::successors(Some(self), |account| account.above.as_deref())
     }
 
+    /// How many threads are above a child of this visit.
+    pub(super) fn depth(&self) -> u64 {
+        self.levels().map(|_| 1).sum()
+    }
+
     /// Reserves what a call may use, in every account.
     ///
     /// # Errors

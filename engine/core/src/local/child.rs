@@ -31,14 +31,9 @@ pub(super) struct ParentVisit {
     pub(super) parent: Parent,
     /// Its account, and those above.
     pub(super) account: Arc<Account>,
-    /// How many threads are above the child.
-    pub(super) depth: u64,
 }
 
 /// Carries out one visit of a role that runs a child workflow: starts the child, or continues it.
-///
-/// # Errors
-/// If the child cannot be started or continued, or stopped.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     (role, input): (&Role, &Value),
@@ -47,7 +42,7 @@ pub(super) async fn visit(
 ) -> Result<VisitOutcome, Fault> {
     let parts = context.parts;
     let RoleKind::Workflow(child) = &role.kind else { return Err(unfit(&site)) };
-    let depth = parts.above.as_ref().map_or(0, |above| above.depth) + 1;
+    let depth = context.account.depth();
     let most = parts.run_config.ceilings.over(&parts.graph.policy().limits).depth;
     if depth > most {
         let message = format!("the child of {} would be deeper than the limit of {most} levels", site.role);
@@ -58,7 +53,7 @@ pub(super) async fn visit(
     let (thread, row) = identity(context, &site).await?;
     let parent =
         Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
-    let above = ParentVisit { parent, account: Arc::new(context.account.clone()), depth };
+    let above = ParentVisit { parent, account: Arc::new(context.account.clone()) };
     let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
     let run_config = RunConfig { raised: parts.run_config.raised.clone(), ..run_config };
     let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
@@ -210,9 +205,6 @@ pub(super) fn note(parts: &Parts, thread: &ThreadId, row: &store::Row) -> Result
 }
 
 /// The lane of `above` in which the child that contains `thread` runs.
-///
-/// # Errors
-/// If a row cannot be read.
 pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> Result<Option<LanePath>, store::Error> {
     let mut thread = thread.clone();
     for _ in 0..=MAX_CHILD_DEPTH {

@@ -19,7 +19,7 @@ use super::child::ParentVisit;
 use super::event_loop::{Parts as RunParts, Run};
 use super::fork::row_of;
 use super::forms::PersonAnswer;
-use super::hook_paths::{HookSurroundings, NoReports, views};
+use super::hook_paths::{HookSurroundings, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::limits::{self, RaisedLimits};
 use super::replay::{Replay, ReplayClock};
@@ -30,7 +30,7 @@ use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, ev
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{KeySpace, NoPast, Past, Registry};
+use crate::hook::{KeySpace, NoPast, NoReports, Past, Registry};
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::secret::Secret;
@@ -283,7 +283,7 @@ impl Engine {
             let found = beginning.start.layout;
             return Err(Error::from(rondo_agent_kit::conversation::UnknownLayout { found }).into());
         }
-        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
+        let policy = rebuild::policy(&**store, &row).map_err(Error::from)?;
         let run_config = run_config(&beginning.workflow, &origin)?;
         let now_ms = self.parts.env.now_ms();
         let own = run_config.raised.of(thread, above.is_none());
@@ -346,7 +346,7 @@ impl Engine {
         let Some(below) = named.as_ref().filter(|named| *named != thread) else { return Ok(()) };
         let (row, origin) = self.row(below)?;
         if origin.ending.is_none() {
-            let policy: Policy = rebuild::object(&*self.parts.store, Kind::Policy, row.policy)?;
+            let policy = rebuild::policy(&*self.parts.store, &row)?;
             limits::raise(policy, limits, &run_config.ceilings, 0)?;
         }
         Ok(())
@@ -441,7 +441,7 @@ impl Engine {
         let (row, origin) = self.row(thread)?;
         let is_imported = origin.imported.is_some();
         let beginning = rebuild::beginning(&**store, &row)?;
-        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
+        let policy = rebuild::policy(&**store, &row)?;
         let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
         let toolboxes = resolved_roles::toolboxes(&beginning.workflow, &run_config.tools, &run_config.grants);
         let limits = run_config.ceilings.over(&policy.limits);
@@ -450,14 +450,11 @@ impl Engine {
         let views = views(&graph, &resolved_roles, &run_config, &self.redactors(&graph, &run_config)?);
         let (reports, past) = (Arc::new(NoReports), Arc::new(NoPast));
         let then = Arc::new(ReplayClock::default());
-        let env = Some(Arc::clone(&then) as Arc<dyn Env>);
+        let env = Arc::clone(&then) as Arc<dyn Env>;
         let around = HookSurroundings { reports, past, env, replayed: Some(kind.to_owned()) };
         let paths = self.paths(&graph, &views, &run_config, &around)?;
-        let served_by = resolved_roles.model_roles.iter();
-        let served_by = served_by.filter_map(|(role, runtime)| Some((role.clone(), runtime.served_by.clone()?)));
-        let served_by = served_by.collect();
         let (store, thread) = (Arc::clone(store), thread.clone());
-        let replay = Replay { store, thread, row, is_imported, paths, views, served_by, then };
+        let replay = Replay { store, thread, row, is_imported, paths, views, resolved_roles, then };
         replay.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
             rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),
@@ -579,7 +576,8 @@ impl Engine {
         let events = topic.subscribe(parts.hub.stored(), thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
         let sink = Sink::new(Arc::clone(&topic), (thread.clone(), parent), durability, env, position);
-        let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
+        let around =
+            HookSurroundings { reports: Arc::new(sink.clone()), past, env: Arc::clone(&parts.env), replayed: None };
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
             self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
@@ -668,17 +666,7 @@ struct Beginning {
 pub(super) struct PreparedRun {
     pub(super) parts: RunParts,
     /// The limits of the thread under those of the operator.
-    limits: Limits,
+    pub(super) limits: Limits,
     topic: Arc<Topic>,
     events: Subscription,
-}
-
-impl PreparedRun {
-    pub(super) fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
-        Definition { graph: Arc::clone(&self.parts.graph), start, input, limits: self.limits.clone() }
-    }
-
-    pub(super) fn steps<'a>(&self, store: &'a dyn StepStore, start: Digest) -> Result<Steps<'a>, Error> {
-        Ok(Steps::new(store, self.parts.thread.clone(), start, &self.parts.workflow)?)
-    }
 }

@@ -24,9 +24,6 @@ pub struct Page {
 }
 
 /// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps. `None` if there is no such thread.
-///
-/// # Errors
-/// If the store is damaged.
 pub fn after(
     store: &dyn Read,
     durability: Durability,
@@ -86,9 +83,6 @@ pub fn after(
 }
 
 /// The last durable event of `thread`; `None` if there is no such thread.
-///
-/// # Errors
-/// If the store is damaged.
 pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error> {
     let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
     let id = position(store, &row, thread, &origin)?.id;
@@ -96,9 +90,6 @@ pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error
 }
 
 /// The position after everything that follows from a thread's last step, except its end.
-///
-/// # Errors
-/// If the store is damaged.
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
     Ok(match store.record_at(thread, row.seq)? {
         Some((stored, note)) => {

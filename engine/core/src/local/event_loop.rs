@@ -54,22 +54,18 @@ pub struct Parts {
     /// Says how the thread continues after a fault.
     pub resume_hint: Arc<ResumeHint>,
     pub store: Arc<dyn StepStore>,
-    /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
     pub thread: ThreadId,
     pub workflow: Arc<Workflow>,
     /// The same, lowered.
     pub graph: Arc<Graph>,
     pub resolved_roles: ResolvedRoles,
-    /// The operator's configuration.
     pub run_config: RunConfig,
     /// Remove keys and an author's patterns from text that enters the thread.
     pub redactors: Redactors,
     /// The hooks before each role's calls.
     pub paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
-    /// Receives the events.
     pub sink: Sink,
-    /// Stops the run.
     pub stopper: Stopper,
 }
 
@@ -77,11 +73,9 @@ pub struct Parts {
 pub struct Run {
     /// What its visits share.
     pub parts: Parts,
-    /// The thread's row as it is stored.
     pub row: Row,
     /// What is known of the thread and not hashed.
     pub origin: Origin,
-    /// Makes the decisions.
     pub machine: Machine,
     /// The machine's pending actions.
     pub first: Vec<Action>,

@@ -123,9 +123,6 @@ fn refused(message: String, hint: &str) -> Fault {
 }
 
 /// The contents of the files in a conversation: those that are held, and those in the store.
-///
-/// # Errors
-/// If one cannot be read.
 pub(super) fn read(store: &dyn Read, held: &Held, conversation: &Conversation) -> Result<Files, Fault> {
     if !conversation.has_files() {
         return Ok(Files::default());

@@ -153,15 +153,6 @@ pub(super) struct Past<'a> {
     pub(super) definitions: Definitions,
 }
 
-/// A move to another definition.
-struct Rebound {
-    commit: Commit,
-    /// Its workflow, policy and start.
-    objects: [Object; 3],
-    /// The contents of new files.
-    files: Vec<Object>,
-}
-
 /// A past under an edited definition.
 struct Compared {
     changed: Option<ChangedStep>,
@@ -269,9 +260,9 @@ impl<'a> Past<'a> {
         edited: &Edited,
         steps: &Steps<'_>,
     ) -> Option<(RoleName, LanePath, String)> {
-        let (role, lane) = match record {
-            Record::Step(step) => (&step.role, &step.lane),
-            Record::Compaction(compaction) => (&compaction.role, &compaction.lane),
+        let (role, lane, transcript) = match record {
+            Record::Step(step) => (&step.role, &step.lane, step.transcript),
+            Record::Compaction(compaction) => (&compaction.role, &compaction.lane, compaction.transcript),
             Record::Rebind(_) => return None,
         };
         let different = |why: String| Some((role.clone(), lane.clone(), why));
@@ -285,11 +276,6 @@ impl<'a> Past<'a> {
                 return different(why);
             }
         }
-        let transcript = match record {
-            Record::Step(step) => step.transcript,
-            Record::Compaction(compaction) => compaction.transcript,
-            Record::Rebind(_) => None,
-        };
         if self.workflow.hooks != edited.workflow.hooks && transcript.is_some() {
             return different("a hook that changes calls is another one".to_owned());
         }
@@ -325,10 +311,6 @@ impl<'a> Past<'a> {
         self.workflow.models.get(&model.model) == edited.workflow.models.get(&model.model)
     }
 
-    fn input(&self) -> Result<Value, Error> {
-        Ok(rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input)
-    }
-
     /// The input under an edited definition, and the contents of its new files; those are held to the rules, if any are
     /// given.
     fn input_under(
@@ -336,19 +318,15 @@ impl<'a> Past<'a> {
         edited: &Edited,
         rules: Option<(&FileRules, &Redactor)>,
     ) -> Result<(Value, Vec<Object>), Error> {
-        let Some(mut input) = edited.input.clone() else { return Ok((self.input()?, Vec::new())) };
+        let Some(mut input) = edited.input.clone() else {
+            return Ok((rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input, Vec::new()));
+        };
         let files = take_files(&edited.workflow, &mut input, rules, self.store)?;
         Ok((input, files))
     }
 
-    /// The move to an edited definition after step `at`, with its input and the contents of new files.
-    fn rebound(
-        &self,
-        at: u64,
-        edited: &Edited,
-        (input, files): (Value, Vec<Object>),
-        now_ms: u64,
-    ) -> Result<Rebound, Error> {
+    /// The move to an edited definition after step `at`, with its workflow, policy and start.
+    fn rebound(&self, at: u64, edited: &Edited, input: Value, now_ms: u64) -> Result<(Commit, [Object; 3]), Error> {
         let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
         let [.., (_, start, _)] = &objects;
         let to = definition(*start, &edited.workflow, &edited.policy, input)?;
@@ -357,7 +335,7 @@ impl<'a> Past<'a> {
         let commit = machine.rebind(to, now_ms, &steps).map_err(|fault| {
             refused(format!("the thread cannot go on from step {at} under the edited file: {}", fault.message))
         })?;
-        Ok(Rebound { commit, objects, files })
+        Ok((commit, objects))
     }
 
     /// Refuses a fork after step `at` that an edited definition contradicts.
@@ -380,7 +358,8 @@ impl<'a> Past<'a> {
                 refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
             })
         })?;
-        self.rebound(at, edited, self.input_under(edited, None)?, 0).map(|_| ())
+        let (input, _) = self.input_under(edited, None)?;
+        self.rebound(at, edited, input, 0).map(|_| ())
     }
 }
 
@@ -399,9 +378,6 @@ fn differing(old: &Role, new: &Role) -> &'static str {
 }
 
 /// The definitions that a thread has followed, by start, and the start of its first step.
-///
-/// # Errors
-/// If an object is missing or damaged.
 fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
     let (mut row, mut definitions) = (row.clone(), Definitions::new());
     loop {
@@ -456,9 +432,6 @@ impl Engine {
     }
 
     /// The only commit that makes a fork, which is not stored: see [`fork`](Self::fork).
-    ///
-    /// # Errors
-    /// Those of [`fork`](Self::fork).
     pub fn compose_fork(
         &self,
         thread: &ThreadId,
@@ -487,14 +460,16 @@ impl Engine {
             label: None,
             tags: Vec::new(),
             // Without it, the fold is made from the steps when the thread continues.
-            checkpoint: if is_whole && row.status == Status::Running { row.checkpoint.clone() } else { Vec::new() },
+            checkpoint: Vec::new(),
             origin: origin.to_bytes()?,
             ..base_row
         };
         if is_whole {
             (fork.workflow, fork.policy, fork.start) = (row.workflow, row.policy, row.start);
             fork.raised.clone_from(&row.raised);
-            fork.checkpoint = self.whole_checkpoint(thread, &row)?;
+            // It is of use only if the rows of lanes are not needed to read it.
+            fork.checkpoint =
+                if store.lanes(thread, None, 1)?.is_empty() { row.checkpoint.clone() } else { Vec::new() };
         }
         let commit = match (&request.edited, &request.answer) {
             (Some(edited), _) => self.rebound((thread, &row), fork, (at, edited, origin), run_config, now_ms)?,
@@ -536,12 +511,6 @@ impl Engine {
         Ok(objects)
     }
 
-    /// The checkpoint of a thread that is forked at its end, if its lanes' rows are not needed to read it.
-    fn whole_checkpoint(&self, thread: &ThreadId, row: &Row) -> Result<Vec<u8>, Error> {
-        let has_lanes = !self.parts.store.lanes(thread, None, 1)?.is_empty();
-        Ok(if has_lanes { Vec::new() } else { row.checkpoint.clone() })
-    }
-
     /// The commit of a fork that continues under another definition.
     fn rebound(
         &self,
@@ -556,7 +525,7 @@ impl Engine {
         if edited.input.is_some() {
             input = self.redacted((&edited.workflow, &edited.policy), run_config, input)?;
         }
-        let Rebound { mut commit, objects, files } = past.rebound(at, edited, (input, files), now_ms)?;
+        let (mut commit, objects) = past.rebound(at, edited, input, now_ms)?;
         let [workflow, policy, start] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: edited.workflow.name.clone(),

@@ -1,7 +1,6 @@
 //! Visits that a person answers: open forms, the answers to them, and answers from a script.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rondo_agent_kit::model::scripted::Scripted;
@@ -167,11 +166,6 @@ pub(super) fn end(outcome: Result<Answered, Fault>, by: Option<Answerer>, now_ms
     VisitEnd::of(outcome, note)
 }
 
-/// How long until the first of these forms expires.
-pub(super) fn until_expiry<'f>(forms: impl Iterator<Item = &'f OpenForm>, now_ms: u64) -> Option<Duration> {
-    forms.filter_map(OpenForm::expires_at_ms).min().map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
-}
-
 /// The fault of a form that nobody answered.
 pub(super) fn expired(form: &OpenForm) -> Fault {
     let message = format!("nobody answered the form of {} in time", form.visit.role);
@@ -179,9 +173,6 @@ pub(super) fn expired(form: &OpenForm) -> Fault {
 }
 
 /// Answers a form from a script. `attempts` is the number of the role's earlier attempts in this lane.
-///
-/// # Errors
-/// If the journal cannot be read.
 pub(super) async fn play(
     context: &VisitContext<'_>,
     contract: &BodyReader,

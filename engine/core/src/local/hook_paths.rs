@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::tool::{Offer, Toolbox};
-use rondo_protocol::Value;
-use rondo_protocol::call::{Call, CallKind};
+use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::hooks::HookKind;
 use rondo_protocol::workflow::{HookUse, Policy, Workflow};
@@ -98,7 +97,7 @@ impl Engine {
             let context = Context {
                 node: hook_node.name.clone(),
                 space,
-                env: Arc::clone(around.env.as_ref().unwrap_or(&parts.env)),
+                env: Arc::clone(&around.env),
                 reports: Arc::clone(&around.reports),
                 past: Arc::clone(&around.past),
             };
@@ -121,17 +120,9 @@ impl Engine {
 pub(super) struct HookSurroundings {
     pub(super) reports: Arc<dyn Reports>,
     pub(super) past: Arc<dyn Past>,
-    /// The time for hooks; `None` means the engine's.
-    pub(super) env: Option<Arc<dyn Env>>,
+    pub(super) env: Arc<dyn Env>,
     /// The only kind of hooks to set up, when a thread's calls are replayed through them.
     pub(super) replayed: Option<String>,
-}
-
-pub(super) struct NoReports;
-
-impl Reports for NoReports {
-    fn report(&self, _: &str, _: &Call, _: Value) {}
-    fn warn(&self, _: &str, _: &Call, _: String) {}
 }
 
 /// What hooks may know of each role.

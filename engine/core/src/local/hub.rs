@@ -112,7 +112,6 @@ pub struct Subscription {
     cursor: EventId,
     /// Events read from the store and not returned yet.
     replayed: VecDeque<Event>,
-    /// Whether stored events could not be read.
     has_failed: bool,
 }
 
@@ -120,7 +119,6 @@ pub struct Subscription {
 pub struct Listener(Arc<Reader>);
 
 impl Hub {
-    /// A hub over `store`.
     pub fn new(store: Arc<dyn StepStore>) -> Self {
         let stored = StoredEvents { store, turns: Arc::new(Semaphore::new(REPLAYS)) };
         Self { topics: Mutex::default(), stored }
@@ -471,6 +469,7 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake, Waker};
 
     use futures_util::FutureExt as _;

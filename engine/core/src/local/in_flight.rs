@@ -81,9 +81,6 @@ pub struct ToolInFlight {
 
 /// The visits of a thread that are not committed and of which the journal holds something: in path order of
 /// their lanes.
-///
-/// # Errors
-/// If the journal or a row is damaged.
 pub fn in_flight(store: &dyn Read, thread: &ThreadId) -> Result<Vec<VisitInFlight>, Error> {
     let mut found = Vec::new();
     for lane in store.journaled_lanes(thread)? {

@@ -19,14 +19,13 @@ use crate::store::{self, JournalRecord, Read};
 /// The most bytes of repeatable tool results that wait to be written.
 const MOST_PENDING_BYTES: usize = 4 << 20;
 
+/// A record. A `position` is that of a call in the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Record {
-    /// A model answered.
     Model(Box<ModelRecord>),
     /// A tool with effects is about to be called.
     Intent {
-        /// The position of the call in the step.
         position: u32,
         /// The use that it answers.
         id: String,
@@ -35,16 +34,15 @@ pub(super) enum Record {
     },
     /// The call of an intent was not made.
     Unmade {
-        /// The position of the call in the step.
         position: u32,
     },
-    /// A tool answered.
     Tool(ToolRecord),
     /// A child thread with this id is about to start.
-    Child { thread: ThreadId },
+    Child {
+        thread: ThreadId,
+    },
     /// Failed attempts of a call that was given up, or whose answer was not usable.
     Failed {
-        /// How many.
         attempts: u64,
         /// That answer, which was paid for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +53,6 @@ pub(super) enum Record {
     /// A person said whether a tool call may be made.
     #[serde(rename = "decided")]
     Approval {
-        /// The position of the call in the step.
         position: u32,
         decision: ApprovalDecision,
     },
@@ -85,11 +82,9 @@ pub(super) enum JournalPart {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToolRecord {
-    /// The position of the call in the step.
     pub position: u32,
     /// The use that it answers.
     pub id: String,
-    /// The result.
     pub reply: ToolReply,
     /// Milliseconds that it took.
     pub duration_ms: u64,
@@ -110,22 +105,17 @@ pub(super) enum JournaledCall {
 /// A model's answer and the request that was sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelRecord {
-    /// The position of the call in the step.
     pub position: u32,
     /// The digest of the request before hooks.
     pub asked: Digest,
-    /// The number of attempts.
     pub attempts: u64,
     pub answer: ModelAnswer,
-    /// The digest of the head that was sent.
     pub head: Digest,
-    /// The digest of the request that was sent.
     pub request: Digest,
     /// Whether a hook rewrote it.
     pub rewritten: bool,
     /// Objects that no commit has stored yet: the head, with the first answer to it, and the rewritten request.
     pub objects: Vec<JournaledObject>,
-    /// The resolved model.
     pub model: String,
     /// The logical name of the model, when it is not the role's first.
     pub fallback: Option<String>,
@@ -363,9 +353,6 @@ impl Journal {
     }
 
     /// Every record that is not written yet, for a visit that no step follows.
-    ///
-    /// # Errors
-    /// Those of [`take_pending`](Self::take_pending).
     pub(super) fn take_rest(&mut self, lane: &LanePath) -> Result<Vec<JournalRecord>, store::Error> {
         self.must_sync = !self.pending.is_empty();
         self.take_pending(lane)

@@ -4,8 +4,6 @@
 //! decides nothing itself; `visit` carries out one visit. Law `durable_first`: no acknowledgement, non-provisional
 //! event or further call that depends on a step precedes its sync. Law `one_effect`: a journaled call is never
 //! repeated.
-//!
-//! This module knows nothing of terminals, settings, or what a hook does.
 
 mod account;
 mod child;
@@ -53,9 +51,7 @@ pub use limits::{RaisedLimit, RaisedLimits, limited};
 pub use past::{StoredPast, origin, spent};
 pub use retrace::retrace;
 pub use retry::attempts_of;
-pub use retry::{Deadline, Waiting, Waits};
 pub use run_config::{Labels, NewThread, RunConfig};
-pub use sink::WARNING;
 use sink::{Position, Sink};
 pub use thread_handle::Running;
 pub use thread_handle::{Cancelled, Resumed, Stopper, ThreadHandle};

@@ -58,18 +58,12 @@ impl Past for StoredPast {
 }
 
 /// What is known of a thread and not hashed, from its row.
-///
-/// # Errors
-/// If it is damaged.
 pub fn origin(thread: &ThreadId, row: &Row) -> Result<Origin, Error> {
     let damaged = |error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread);
     Ok(Origin::from_bytes(&row.origin).map_err(damaged)?)
 }
 
 /// What a thread has spent: by its checkpoint, or if there is none that this version can read, by its steps.
-///
-/// # Errors
-/// If a step is missing or damaged.
 pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Error> {
     if let Some(checkpoint) = Checkpoint::from_bytes(&row.checkpoint) {
         return Ok(checkpoint.spent());
@@ -85,9 +79,6 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
 
 /// The state that an earlier process left of the visit in flight in a lane. `asks` says whether calls in doubt need a
 /// decision.
-///
-/// # Errors
-/// If the journal is damaged.
 pub fn recovered(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane, JournalPart::Visit)?;
     let mut compaction = Journal::default();

@@ -13,13 +13,13 @@ use rondo_protocol::call::{
 };
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
-use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{Entry, Note, Transcript};
 use tokio::sync::mpsc;
 
 use crate::conversation::rebuild::{self, Request};
 use crate::env::Env;
 use crate::hook::{CallPath, RoleView};
+use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, Row, StepStore, StoredStep};
 
 /// How many rebuilt requests may be queued.
@@ -34,8 +34,7 @@ pub(crate) struct Replay {
     pub(crate) is_imported: bool,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
-    /// Where the first model of each role is served now, in the form used in notes.
-    pub(crate) served_by: BTreeMap<RoleName, String>,
+    pub(crate) resolved_roles: ResolvedRoles,
     pub(crate) then: Arc<ReplayClock>,
 }
 
@@ -97,7 +96,8 @@ impl Replay {
 
     async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
-        let served_by = self.served_by.get(&stored.step.role);
+        let runtime = self.resolved_roles.model_roles.get(&stored.step.role);
+        let served_by = runtime.and_then(|runtime| runtime.served_by.as_ref());
         // Who answered in an imported past is not known: somebody agreed to learn from it as it is.
         let is_imported = note.served_by.is_none() && self.is_imported;
         if served_by.is_some() && note.served_by.as_ref() != served_by && !is_imported {
@@ -151,8 +151,8 @@ impl Visit {
         let call = TurnCall {
             site: site.clone(),
             head_digest: first.head_digest,
-            head: Arc::new(first.head.clone()),
-            conversation: conversation(first),
+            head: Arc::clone(&first.head),
+            conversation: Arc::new(first.messages().clone()),
         };
         let asked_tools = transcript.entries.iter().any(|entry| matches!(entry, Entry::Tool { .. }));
         let reply = TurnReply {
@@ -198,8 +198,8 @@ impl Visit {
                         ordinal: 0,
                         model: model.name.clone(),
                         head_digest: request.head_digest,
-                        head: Arc::new(request.head.clone()),
-                        conversation: conversation(request),
+                        head: Arc::clone(&request.head),
+                        conversation: Arc::new(request.messages().clone()),
                         files: Files::default(),
                         time_left: std::time::Duration::MAX,
                     };
@@ -231,8 +231,4 @@ impl Visit {
         }
         calls
     }
-}
-
-fn conversation(request: &Request) -> Arc<Conversation> {
-    Arc::new(request.messages.iter().cloned().collect())
 }

@@ -8,8 +8,9 @@ use rondo_protocol::object::Start;
 use super::engine::PreparedRun;
 use super::past::recovered;
 use super::{Engine, Error, fork};
+use crate::conversation::Steps;
 use crate::store::{Damage, Row, pages};
-use crate::thread::{LaneState, Machine, Stored};
+use crate::thread::{Definition, LaneState, Machine, Stored};
 
 /// How many rows of lanes are read at a time.
 const LANES_A_PAGE: usize = 1000;
@@ -18,8 +19,13 @@ impl Engine {
     /// The machine of a stored thread: from its rows, or if they are not sufficient, from its steps.
     pub(super) fn machine(&self, ready: &PreparedRun, row: &Row, start: &Start) -> Result<Machine, Error> {
         let (store, thread) = (&self.parts.store, &ready.parts.thread);
-        let steps = ready.steps(&**store, row.start)?;
-        let definition = ready.definition(row.start, Arc::new(start.input.clone()));
+        let steps = Steps::new(&**store, thread.clone(), row.start, &ready.parts.workflow)?;
+        let definition = Definition {
+            graph: Arc::clone(&ready.parts.graph),
+            start: row.start,
+            input: Arc::new(start.input.clone()),
+            limits: ready.limits.clone(),
+        };
         let lanes = pages(LANES_A_PAGE, None, |after, limit| store.lanes(thread, after, limit)).map(|lane| {
             let (path, row) = lane?;
             let index = u32::try_from(row.index).unwrap_or(u32::MAX);

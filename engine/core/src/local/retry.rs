@@ -47,7 +47,6 @@ impl Waits {
         Waiting(self)
     }
 
-    /// The total waiting time so far.
     pub fn total(&self) -> Duration {
         self.0.borrow().total()
     }
@@ -120,7 +119,6 @@ impl Deadline {
         Self { at, waits: Some(waits.clone()), ..self }
     }
 
-    /// The deadline of a step with the limit `limit_ms`.
     pub fn of_step(limit_ms: Option<u64>) -> Self {
         Self::after(limit_ms, Limit::Step(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
@@ -135,7 +133,6 @@ impl Deadline {
         Self::after(left_ms, Limit::WallTime(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
 
-    /// The earlier of the two.
     #[must_use]
     pub fn or_earlier(self, other: Self) -> Self {
         match (self.end(), other.end()) {
@@ -145,7 +142,6 @@ impl Deadline {
         }
     }
 
-    /// The time left.
     pub fn left(&self) -> Duration {
         self.end().map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
     }

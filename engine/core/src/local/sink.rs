@@ -13,9 +13,6 @@ use super::visit::visit_of;
 use crate::env::Env;
 use crate::hook::Reports;
 
-/// The name of a report that is a sentence for people.
-pub const WARNING: &str = "warning";
-
 /// Emits the events of one thread, in order. Numbers the durable ones.
 #[derive(Clone)]
 pub struct Sink {
@@ -89,7 +86,6 @@ impl Sink {
         }
     }
 
-    /// Whether somebody reads.
     pub fn has_readers(&self) -> bool {
         self.topic.has_readers()
     }
@@ -117,9 +113,5 @@ impl Sink {
 impl Reports for Sink {
     fn report(&self, node: &str, call: &Call, metrics: Value) {
         self.offer(|| What::HookReport { visit: visit_of(call.site()), node: node.to_owned(), metrics });
-    }
-
-    fn warn(&self, node: &str, call: &Call, warning: String) {
-        self.report(node, call, Value::from_iter([(WARNING, Value::from(warning))]));
     }
 }

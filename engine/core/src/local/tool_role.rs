@@ -19,9 +19,6 @@ const CALL_ID: &str = "call";
 const MESSAGE_MAX: usize = 500;
 
 /// Carries out one visit. `attempts` is the number of the role's earlier attempts in this lane.
-///
-/// # Errors
-/// If the journal cannot be read.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     runtime: &ToolRoleRuntime,

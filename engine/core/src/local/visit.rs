@@ -82,9 +82,6 @@ pub(super) struct VisitResult {
 pub(super) type Object = (Kind, Digest, Vec<u8>);
 
 /// Carries out one visit. `attempts` is the number of the role's earlier attempts in this lane.
-///
-/// # Errors
-/// If the journal cannot be read, or no model is resolved for the role.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     runtime: &RoleRuntime,

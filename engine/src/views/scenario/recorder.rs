@@ -176,7 +176,7 @@ impl<'s> ScenarioRecorder<'s> {
         let mut refused = BTreeSet::new();
         rebuild::requests(self.store, thread, row, &is_compacted, &mut |request| {
             let bytes = prefix::bytes_of_head(&request.head)
-                + request.messages.iter().map(prefix::bytes_of_message).sum::<u64>();
+                + request.messages().messages().into_iter().map(prefix::bytes_of_message).sum::<u64>();
             if let Some(compact) = reading.compacted(&request.role).filter(|it| prefix::tokens(bytes) > it.at) {
                 refused.insert((compact.by, request.lane));
             }

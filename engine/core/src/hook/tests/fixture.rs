@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::Value;
 use rondo_protocol::call::{
     Call, Effect, Fault, Files, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
@@ -17,7 +16,7 @@ use rondo_protocol::workflow::OnHookError;
 
 use rondo_core::env::SeededEnv;
 use rondo_core::hook::call_path::Answered;
-use rondo_core::hook::{CallPath, Context, Hook, KeySpace, NoPast, Node, Reports};
+use rondo_core::hook::{CallPath, Context, Hook, KeySpace, NoPast, NoReports, Node};
 use rondo_core::store::MemoryStore;
 
 pub(crate) fn site() -> Site {
@@ -94,20 +93,12 @@ pub(crate) fn text_of(call: &Call) -> String {
     }
 }
 
-/// Lets go of all reports.
-struct Silent;
-
-impl Reports for Silent {
-    fn report(&self, _: &str, _: &Call, _: Value) {}
-    fn warn(&self, _: &str, _: &Call, _: String) {}
-}
-
 pub(crate) fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
     let context = Context {
         node: name.to_owned(),
         space: KeySpace::new(Arc::new(MemoryStore::default()), name),
         env: Arc::new(SeededEnv::new(0, 1)),
-        reports: Arc::new(Silent),
+        reports: Arc::new(NoReports),
         past: Arc::new(NoPast),
     };
     Arc::new(Node { on_error, hook, context })

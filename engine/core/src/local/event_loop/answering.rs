@@ -1,6 +1,7 @@
 //! The forms of a run: opened, answered, expired.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future;
 use rondo_protocol::call::{Fault, FaultClass, Site};
@@ -20,9 +21,6 @@ impl Driver<'_> {
     }
 
     /// The answer that is for a form of the child in `lane`, or below it.
-    ///
-    /// # Errors
-    /// If the child's row cannot be read.
     pub(super) fn answer_of_child(&self, lane: &LanePath) -> Result<Option<PersonAnswer>, Fault> {
         let Parts { store, thread, .. } = self.parts;
         let Some(of) = self.answer.lock().as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
@@ -102,10 +100,8 @@ impl Driver<'_> {
     }
 
     pub(super) async fn until_expiry(&self, open: &BTreeMap<LanePath, OpenForm>) {
-        match forms::until_expiry(open.values(), self.parts.env.now_ms()) {
-            Some(rest) => tokio::time::sleep(rest).await,
-            None => future::pending().await,
-        }
+        let Some(at) = open.values().filter_map(OpenForm::expires_at_ms).min() else { return future::pending().await };
+        tokio::time::sleep(Duration::from_millis(at.saturating_sub(self.parts.env.now_ms()))).await;
     }
 }
 

@@ -59,19 +59,14 @@ impl<'a> Driver<'a> {
                 return self.finished(ending);
             }
         }
-        if fault.class != FaultClass::Store
-            && let Err(error) = self.keep_stop(&fault).await
-        {
-            return self.tell_stop(error);
+        if fault.class != FaultClass::Store {
+            let Fault { code, class, message, hint, .. } = fault.clone();
+            let stop = Stop { code: code.to_string(), class, message, hint };
+            if let Err(error) = self.keep_row(store::Status::Stopped, |origin| origin.stop = Some(stop)).await {
+                return self.tell_stop(error);
+            }
         }
         self.tell_stop(fault)
-    }
-
-    /// Writes the reason for the stop into the row.
-    async fn keep_stop(&self, fault: &Fault) -> Result<(), Fault> {
-        let Fault { code, class, message, hint, .. } = fault.clone();
-        let stop = Stop { code: code.to_string(), class, message, hint };
-        self.keep_row(store::Status::Stopped, |origin| origin.stop = Some(stop)).await
     }
 
     /// Writes into the row how the run ends.
