@@ -202,6 +202,45 @@ fn a_waiting_tree_is_cancelled_as_a_whole() {
 }
 
 #[test]
+fn a_cancelled_lane_ends_its_child_and_the_threads_below_that_wait_for_people() {
+    let place = Place::new();
+    let workflow =
+        |name: &str, text: &str| place.file(&format!("{name}.yaml"), &format!("rondo: 1\nname: {name}\n{text}"));
+    let asked = "roles: { person: { kind: human, output: { fine: {} } } }
+graph: { start: { to: person, prompt: Fine? }, person: { fine: { to: end } } }
+";
+    workflow("asked", asked);
+    let between = "roles: { writer: { output: { done: {} } }, asked: { kind: workflow, workflow: asked.yaml } }
+graph:
+  start: { to: writer, prompt: Go. }
+  writer: { done: { to: asked } }
+  asked: { done: { to: end }, failed: { to: end } }
+";
+    workflow("between", between);
+    let root = "roles:
+  below: { kind: workflow, workflow: between.yaml }
+  lawyer: { kind: human, output: { cleared: {} } }
+  publisher: { output: { done: {} } }
+graph:
+  start: { to: [below, lawyer], prompt: Go., join: { to: publisher, prompt: Print., need: 1 } }
+  below: { done: { to: publisher }, failed: { to: publisher } }
+  lawyer: { cleared: { to: publisher } }
+  publisher: { done: { to: end } }
+";
+    let file = workflow("root", root);
+    let script = place.file("script.yaml", "{ below/writer: [{ status: done }], publisher: [{ status: done }] }");
+    let run = place.run(["run", &file, "--script", &script, "--json"]).exits(75);
+    let id = run.events("thread_started")[0]["thread"].as_str().unwrap().to_owned();
+    let done = place.run(["answer", &id, "--role", "lawyer", "--status", "cleared", "--json"]).exits(0);
+    assert!(done.events("error").is_empty(), "{done:?}");
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    let of = |name: &str| threads.iter().find(|thread| thread["name"] == name).unwrap().clone();
+    let status = ["root", "between", "asked"].map(|name| of(name)["status"].clone());
+    assert_eq!(status, ["done", "cancelled", "cancelled"]);
+    assert_eq!(of("root")["totals"]["model_calls"], 2, "the call of the cancelled child counts: {threads:?}");
+}
+
+#[test]
 fn what_a_child_workflow_asks_for_needs_consent_too() {
     let place = Place::new();
     place.file(

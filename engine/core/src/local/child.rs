@@ -204,13 +204,17 @@ pub(super) fn note(parts: &Parts, thread: &ThreadId, row: &store::Row) -> Result
     Ok(counted(Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() }))
 }
 
-/// The lane of `above` in which the child that contains `thread` runs.
-pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> Result<Option<LanePath>, store::Error> {
+/// The child of `above` that is `thread` or an ancestor of it, and the lane it runs in.
+pub(super) fn child_of(
+    store: &dyn Read,
+    above: &ThreadId,
+    thread: &ThreadId,
+) -> Result<Option<(ThreadId, LanePath)>, store::Error> {
     let mut thread = thread.clone();
     for _ in 0..=MAX_CHILD_DEPTH {
         let Some(parent) = store.row(&thread)?.and_then(|row| row.parent) else { return Ok(None) };
         if parent.thread == *above {
-            return Ok(Some(parent.lane));
+            return Ok(Some((thread, parent.lane)));
         }
         thread = parent.thread;
     }

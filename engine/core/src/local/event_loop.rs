@@ -242,7 +242,7 @@ impl<'a> Driver<'a> {
                     return self.waiting(run.forms.into_values().chain(of_children).collect()).await;
                 }
                 let fault = run.stop.take().unwrap_or_else(nothing_to_do);
-                return self.stopped(fault).await;
+                return self.stopped(fault, run.asleep).await;
             }
             tokio::select! {
                 biased;
@@ -363,35 +363,44 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Ends for good the child of a visit that is no longer needed.
+    /// Ends a visit that is no longer needed while its child waits for a person.
     async fn abandon(&self, lane: LanePath, open: Vec<OpenForm>) -> (LanePath, VisitOutcome) {
-        let child = open.into_iter().find_map(|open| open.thread);
         let mut end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
-        if let Some(child) = child {
-            let row = self.parts.store.row(&child);
-            let used = row.and_then(|row| row.map(|row| child::note(self.parts, &child, &row)).transpose());
-            if let Ok(Some(note)) = &used {
-                let Note { started_at_ms, ended_at_ms, .. } = end.note;
-                end.note = Note { started_at_ms, ended_at_ms, ..note.clone() };
-            }
-            // It is asleep, so that nothing but its row changes.
-            let cancelled = self.parts.engine.cancel(&child).await;
-            let uncancelled = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. }));
-            if let Some(error) = uncancelled.or(used.err().map(Error::Store)) {
-                let code = match &error {
-                    Error::Store(error) => error.code(),
-                    Error::Fault(fault) => fault.code,
-                    _ => Code::UnfitThread,
-                };
-                let code = code.to_string();
-                let message =
-                    format!("the child {child} of a lane that is cancelled could not be cancelled or counted: {error}");
-                let hint = Some(Operation::on(Verb::Cancel, &child).into());
-                let place = Some(Location::Thread { thread: child, role: None, visit: None });
-                self.parts.sink.emit(What::Error { code, message, hint, place });
-            }
+        if let Some(used) = self.end_child(open).await {
+            let Note { started_at_ms, ended_at_ms, .. } = end.note;
+            end.note = Note { started_at_ms, ended_at_ms, ..used };
         }
         (lane, VisitOutcome::of(end))
+    }
+
+    /// Ends a child for good, of which `open` are the forms, and what waits below it. What it has used.
+    async fn end_child(&self, open: Vec<OpenForm>) -> Option<Note> {
+        let Parts { store, thread, engine, .. } = self.parts;
+        let waiting = open.into_iter().find_map(|open| open.thread)?;
+        // A row that cannot be read is met again, and told.
+        let child = match child::child_of(&**store, thread, &waiting) {
+            Ok(Some((child, _))) => child,
+            Ok(None) | Err(_) => waiting,
+        };
+        let row = store.row(&child);
+        let used = row.and_then(|row| row.map(|row| child::note(self.parts, &child, &row)).transpose());
+        // It is asleep, so that nothing but its row and those below it change.
+        let cancelled = engine.cancel(&child).await;
+        let uncancelled = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. }));
+        let (used, uncounted) = used.map_or_else(|error| (None, Some(Error::Store(error))), |used| (used, None));
+        if let Some(error) = uncancelled.or(uncounted) {
+            let code = match &error {
+                Error::Store(error) => error.code(),
+                Error::Fault(fault) => fault.code,
+                _ => Code::UnfitThread,
+            };
+            let code = code.to_string();
+            let message = format!("the child {child} of a cancelled visit could not be cancelled or counted: {error}");
+            let hint = Some(Operation::on(Verb::Cancel, &child).into());
+            let place = Some(Location::Thread { thread: child, role: None, visit: None });
+            self.parts.sink.emit(What::Error { code, message, hint, place });
+        }
+        used
     }
 
     /// Stops every visit; the first reason counts. Calls in flight run to their end, because they are paid for, unless

@@ -24,8 +24,8 @@ impl Driver<'_> {
     pub(super) fn answer_of_child(&self, lane: &LanePath) -> Result<Option<PersonAnswer>, Fault> {
         let Parts { store, thread, .. } = self.parts;
         let Some(of) = self.answer.lock().as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
-        let its_lane = child::lane_of(&**store, thread, &of)?;
-        Ok(self.answer.lock().take_if(|_| its_lane.as_ref() == Some(lane)))
+        let child = child::child_of(&**store, thread, &of)?;
+        Ok(self.answer.lock().take_if(|_| child.is_some_and(|(_, its_lane)| its_lane == *lane)))
     }
 
     /// Whether the script of this run answers a form.

@@ -1,8 +1,11 @@
 //! How a run ends: with the thread, at a stop, or waiting for people.
 
+use std::collections::BTreeMap;
+
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, Outcome, What};
+use rondo_protocol::id::LanePath;
 use rondo_protocol::{Value, canonical};
 
 use super::super::thread_handle::StopKind;
@@ -35,8 +38,8 @@ impl<'a> Driver<'a> {
         Ended::Finished(ending)
     }
 
-    /// Leaves the thread resumable, or ends it for good if requested.
-    pub(super) async fn stopped(&'a self, fault: Fault) -> Ended {
+    /// Leaves the thread resumable, or ends it for good if requested, with the children that wait for people.
+    pub(super) async fn stopped(&'a self, fault: Fault, asleep: BTreeMap<LanePath, Vec<OpenForm>>) -> Ended {
         let kind = self.parts.stopper.kind();
         let fault = match (fault.class, kind) {
             (FaultClass::Cancelled, StopKind::Abandon) => {
@@ -56,6 +59,9 @@ impl<'a> Driver<'a> {
                 }
             }
             if let Some(ending) = ended {
+                for open in asleep.into_values() {
+                    self.end_child(open).await;
+                }
                 return self.finished(ending);
             }
         }
