@@ -36,8 +36,12 @@ impl NewFolder {
         self.part.path().join("store")
     }
 
+    /// Deletes what was written to it, which may be nothing.
     pub(super) fn clear(&self) -> Result<(), Failure> {
-        fs::remove_dir_all(self.path()).map_err(|error| failed(&self.to, &error))
+        match fs::remove_dir_all(self.path()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&self.to, &error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Gives the folder its name.

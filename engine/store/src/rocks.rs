@@ -4,7 +4,7 @@
 //! opening leaves it unchanged. The log is recovered with `TolerateCorruptedTailRecords`; if that is refused, a copy
 //! is recovered to the last whole record and replaces the database only if it reaches the anchor. The generation in
 //! the anchor is claimed before the database is changed, and read back once it is open. The status of every iterator
-//! is checked. Block cache and memtables share 64 MiB. LZ4 is the only compressor. `engine/docs/durability.md`
+//! is checked. Block cache and memtables share `MEMORY_BYTES`. LZ4 is the only compressor. `engine/docs/durability.md`
 //! describes the consequences for those who commit.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The figures of DESIGN §12 that exist by now, each beside a reference measured in the same run.
+//! The figures of `engine/docs/figures.md`, each beside a reference measured in the same run.
 //!
 //! `make bench` prints the table; an argument keeps only the figures whose name contains it. `RONDO_BENCH_ROUNDS` has each
 //! measured so often, and a second table says median and spread; `RONDO_BENCH_JSON` names a file for them. Nothing here

@@ -528,11 +528,12 @@ pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool,
             Ok(rest == 0)
         }
         Test::StartingWith(part) | Test::EndingWith(part) => {
-            let part = eval(part, env)?;
-            let whole = view.as_str().ok_or_else(|| operand("startingwith", view))?;
-            let part = part.as_str().ok_or_else(|| operand("startingwith", &part))?;
-            env.meter.look(part.len().min(whole.len()))?;
             let is_start = matches!(test, Test::StartingWith(_));
+            let name = if is_start { "startingwith" } else { "endingwith" };
+            let part = eval(part, env)?;
+            let whole = view.as_str().ok_or_else(|| operand(name, view))?;
+            let part = part.as_str().ok_or_else(|| operand(name, &part))?;
+            env.meter.look(part.len().min(whole.len()))?;
             Ok(if is_start { whole.starts_with(part) } else { whole.ends_with(part) })
         }
     }
