@@ -216,12 +216,18 @@ fn a_kill_during_a_deletion_leaves_threads_whole_or_gone() {
     assert!(kills_in_time > 0, "every kill came too late");
 }
 
-/// What a run holds, which takes a while to go.
-struct Lingering;
+/// Answers when it is told to, and goes when it is told to.
+struct Lingering(std::sync::mpsc::Receiver<()>);
+
+impl Lingering {
+    fn wait(&self) {
+        self.0.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+}
 
 impl Drop for Lingering {
     fn drop(&mut self) {
-        std::thread::sleep(Duration::from_millis(100));
+        self.wait();
     }
 }
 
@@ -234,17 +240,24 @@ async fn a_thread_that_has_ended_is_deleted_though_its_run_still_holds_it() {
     let checked = rondo_tests::checked(
         "rondo: 1\nname: one\nroles: { a: {} }\ngraph:\n  start: { to: a, prompt: Go. }\n  a: { done: { to: end } }\n",
     );
-    let held = Lingering;
+    let (go, told) = std::sync::mpsc::channel();
+    let held = std::sync::Mutex::new(Lingering(told));
     let model = rondo_tests::FnModel(move |_: &rondo_protocol::call::ModelCall| {
-        let _held = &held;
+        held.lock().unwrap().wait();
         Ok("---\nstatus: done\n---\n\nyes".to_owned())
     });
     let input = rondo_protocol::Value::empty_object();
     let handle = rondo_tests::start(&engine, &checked, input, Arc::new(model)).await;
+    // By now nobody else has the model.
+    go.send(()).unwrap();
     while !store.row(&handle.thread).unwrap().unwrap().status.has_ended() {
         tokio::task::yield_now().await;
     }
-    assert!(engine.is_running(&handle.thread));
-    engine.delete(&BTreeSet::from([handle.thread.clone()]), Vec::new()).await.unwrap();
+    let thread = BTreeSet::from([handle.thread.clone()]);
+    let mut deletion = std::pin::pin!(engine.delete(&thread, Vec::new()));
+    let at_once = futures_util::future::poll_immediate(&mut deletion).await;
+    assert!(at_once.is_none(), "it waits for the run: {at_once:?}");
+    go.send(()).unwrap();
+    deletion.await.unwrap();
     assert!(store.row(&handle.thread).unwrap().is_none());
 }

@@ -23,6 +23,7 @@ use super::super::journal::JournalPart;
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::VisitStop;
+use super::super::thread_handle::StopKind;
 use super::super::tool_role;
 use super::super::visit::{self, VisitContext, VisitResult};
 use super::{Driver, Parts, VisitOutcome, unknown_role};
@@ -41,13 +42,24 @@ impl Driver<'_> {
         let waits = Waits::default();
         let visited = self.visited(visit, &stop, &waits).await;
         let visited = visited.unwrap_or_else(|fault| VisitOutcome::of(VisitEnd::of(Err(fault), Note::default())));
-        let VisitOutcome::Ended { mut end, unwritten, memory } = visited else { return (lane, visited) };
+        let (mut end, unwritten, memory) = match visited {
+            VisitOutcome::Ended { end, unwritten, memory } => (end, unwritten, memory),
+            // The lane was cancelled just before, so that nobody waits for what the visit asks for.
+            VisitOutcome::Asleep(open) if self.is_left(&stop) => return self.abandon(lane, open).await,
+            VisitOutcome::TooLong(_) if self.is_left(&stop) => return self.abandon(lane, Vec::new()).await,
+            visited => return (lane, visited),
+        };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
         end.note.started_at_ms = started_at_ms;
         end.note.ended_at_ms = self.parts.env.now_ms();
         end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
         (lane, VisitOutcome::Ended { end, unwritten, memory })
+    }
+
+    /// Whether the lane of a visit was cancelled while its run continues.
+    fn is_left(&self, stop: &VisitStop) -> bool {
+        stop.cancel.is_cancelled() && !self.drain.is_cancelled() && self.parts.stopper.kind() == StopKind::Going
     }
 
     async fn visited(&self, visit: Visit, stop: &VisitStop, waits: &Waits) -> Result<VisitOutcome, Fault> {
