@@ -277,13 +277,19 @@ fn cut_manifest(manifest: Option<&(u64, PathBuf)>, promised: Position) -> Result
     Ok(is_shorter)
 }
 
+/// What RocksDB says if it could not open `CURRENT`, with and without direct I/O, which a store never asks for.
+const UNOPENED: [&str; 2] = ["Direct I/O is not supported", "options incompatible with filesystem"];
+
 /// The error of the store for one of RocksDB. Its kinds leave open what happened and its words may change, so the folder
 /// itself is asked.
 pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
-    let what = error.to_string();
+    fault_of(database, error.kind(), error.to_string())
+}
+
+pub(super) fn fault_of(database: &Path, kind: ErrorKind, what: String) -> Error {
     let name = file_named(&what);
     // A file that could not be written is removed by RocksDB, and one in a folder that cannot be read is not seen.
-    let is_of_another_kind = error.kind() == ErrorKind::IOError && !what.contains("No such file");
+    let is_of_another_kind = kind == ErrorKind::IOError && !what.contains("No such file");
     let is_gone = |name: &str| matches!(database.join(name).try_exists(), Ok(false));
     let is_missing = !is_of_another_kind && name.is_some_and(is_gone);
     let damage = || match name {
@@ -292,9 +298,15 @@ pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
         None => Damage::new(what.clone()).into(),
     };
     let io = || Error::Io { path: database.display().to_string(), what: what.clone() };
-    match error.kind() {
+    match kind {
         // Any other system error may be transient.
         ErrorKind::IOError if !is_missing => io(),
+        // The same of a file that may open by now.
+        ErrorKind::InvalidArgument if UNOPENED.iter().any(|words| what.contains(words)) => unopenable(database)
+            .unwrap_or_else(|| {
+                let path = database.join(manifest::CURRENT).display().to_string();
+                Error::Io { path, what: "it could not be opened at first".to_owned() }
+            }),
         // The folder is made by the wrapper of RocksDB, whose errors have no kind.
         ErrorKind::Unknown => io(),
         ErrorKind::InvalidArgument => match DB::list_cf(&settings(), database) {
@@ -302,7 +314,6 @@ pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
                 Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
             }
             Ok(found) if found.len() <= Family::ALL.len() => damage(),
-            // RocksDB opens a file to see whether it could use direct I/O, and takes every error for a no.
             _ => unopenable(database).unwrap_or_else(io),
         },
         _ => damage(),

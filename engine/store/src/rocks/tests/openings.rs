@@ -341,3 +341,16 @@ fn an_opening_that_lost_its_power_is_no_store_yet_whichever_files_are_left() {
     std::fs::write(other.join("letter.txt"), "").unwrap();
     assert_eq!(is_unwritten(&other), Ok(false));
 }
+
+#[tokio::test]
+async fn a_file_that_could_not_be_opened_once_is_no_damage() {
+    let folder = flushed().await;
+    let database = folder.path().join(DATABASE);
+    for words in
+        ["Direct I/O is not supported by the specified DB.", "Found options incompatible with filesystem: Busy"]
+    {
+        let error =
+            opening::fault_of(&database, rocksdb::ErrorKind::InvalidArgument, format!("Invalid argument: {words}"));
+        assert!(matches!(error, Error::Io { .. }), "{error:?}");
+    }
+}
