@@ -143,6 +143,7 @@ const EACH: usize = 20;
 
 #[test]
 fn what_a_damaged_store_shows_is_in_the_repaired_one() {
+    let mut all = Counts::default();
     for threads in THREADS {
         let place = Place::new();
         let folder = place.path().join("store");
@@ -155,6 +156,8 @@ fn what_a_damaged_store_shows_is_in_the_repaired_one() {
         let counts: Counts = subject.tried(&faults, WORKER);
         println!("{threads} runs, {} bytes: {}; RONDO_TEST_SEED={}", subject.size_bytes(), counts.shown(), seed());
         assert_eq!(counts.faults(), 0, "{threads} runs: {}", counts.shown());
-        assert!(counts.told > 10, "{threads} runs: {}", counts.shown());
+        all.merge(counts);
     }
+    // Which faults a small store shows depends on the seed; of all stores together it is about two thirds.
+    assert!(all.told > 40, "{}", all.shown());
 }
