@@ -1,5 +1,7 @@
 //! The forms that a thread waits for, and answers to them.
 
+use std::time::{Duration, Instant};
+
 use rondo_core::conversation::rebuild;
 use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms, origin};
 use rondo_core::resolved_roles;
@@ -18,6 +20,10 @@ use super::find_thread::{no_threads, root};
 use crate::failure::Failure;
 use crate::tell::word;
 
+/// How long a thread may take between telling of a form and writing that it waits.
+const SETTLING: Duration = Duration::from_secs(1);
+const SETTLING_POLL: Duration = Duration::from_millis(5);
+
 /// The form of a thread that somebody means.
 pub struct ResolvedForm {
     /// The thread that continues with the answer: the one at the root of its tree.
@@ -35,7 +41,8 @@ pub struct FormName<'n> {
     pub digest: Option<Digest>,
 }
 
-/// Finds the form of `thread` that is named. Also returns the row of the thread at the root.
+/// Finds the form of `thread` that is named. Also returns the row of the thread at the root. Blocks for a second at most
+/// if that runs: whoever heard of its form may answer at once.
 ///
 /// # Errors
 /// [`Code::NotWaiting`] or [`Code::AnswerUnclear`], or if the store is damaged.
@@ -45,7 +52,12 @@ pub fn resolve_form(
     named: FormName<'_>,
 ) -> Result<(ResolvedForm, Row), Failure> {
     let of_child = row.parent.is_some().then(|| thread.clone());
-    let (root, row) = root(store, (thread, row))?;
+    let (root, mut row) = root(store, (thread, row))?;
+    let until = Instant::now() + SETTLING;
+    while row.status == store::Status::Running && Instant::now() < until {
+        std::thread::sleep(SETTLING_POLL);
+        row = store.row(&root)?.ok_or_else(no_threads)?;
+    }
     let open = open_forms(&root, &row)?;
     let open = open.into_iter().filter(|open| of_child.is_none() || open.thread == of_child).collect();
     let open = chosen(&root, open, named)?;
