@@ -221,7 +221,7 @@ struct Lingering(std::sync::mpsc::Receiver<()>);
 
 impl Lingering {
     fn wait(&self) {
-        self.0.recv_timeout(Duration::from_secs(60)).unwrap();
+        self.0.recv_timeout(Duration::from_mins(1)).unwrap();
     }
 }
 

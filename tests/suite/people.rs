@@ -205,7 +205,7 @@ fn a_waiting_tree_is_cancelled_as_a_whole() {
 fn a_cancelled_lane_ends_its_child_and_the_threads_below_that_wait_for_people() {
     let place = Place::new();
     let workflow =
-        |name: &str, text: &str| place.file(&format!("{name}.yaml"), &format!("rondo: 1\nname: {name}\n{text}"));
+        |name: &str, text: &str| place.file(&format!("{name}.yaml"), format!("rondo: 1\nname: {name}\n{text}"));
     let asked = "roles: { person: { kind: human, output: { fine: {} } } }
 graph: { start: { to: person, prompt: Fine? }, person: { fine: { to: end } } }
 ";

@@ -80,7 +80,9 @@ fn compared(other: &Request, request: &Request) -> Comparison {
     let bytes = request.head_bytes().saturating_add(shared.canonical_size_bytes());
     let known = prefix::Shared { messages: shared.len(), bytes };
     let mut windows = [other, request].map(|request| request.messages.after(shared.len()));
-    windows.iter_mut().for_each(|messages| messages.truncate(LOOKED_AT));
+    for messages in &mut windows {
+        messages.truncate(LOOKED_AT);
+    }
     let [before, after] = windows;
     compare_beyond(known, &before, &after)
 }

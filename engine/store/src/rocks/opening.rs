@@ -283,21 +283,21 @@ const UNOPENED: [&str; 2] = ["Direct I/O is not supported", "options incompatibl
 /// The error of the store for one of RocksDB. Its kinds leave open what happened and its words may change, so the folder
 /// itself is asked.
 pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
-    fault_of(database, error.kind(), error.to_string())
+    fault_of(database, &error.kind(), error.as_ref())
 }
 
-pub(super) fn fault_of(database: &Path, kind: ErrorKind, what: String) -> Error {
-    let name = file_named(&what);
+pub(super) fn fault_of(database: &Path, kind: &ErrorKind, what: &str) -> Error {
+    let name = file_named(what);
     // A file that could not be written is removed by RocksDB, and one in a folder that cannot be read is not seen.
-    let is_of_another_kind = kind == ErrorKind::IOError && !what.contains("No such file");
+    let is_of_another_kind = *kind == ErrorKind::IOError && !what.contains("No such file");
     let is_gone = |name: &str| matches!(database.join(name).try_exists(), Ok(false));
     let is_missing = !is_of_another_kind && name.is_some_and(is_gone);
     let damage = || match name {
         Some(name) if is_missing => Damage::new(format!("{name} is missing")).in_file(format!("db/{name}")).into(),
-        Some(name) => Damage::new(in_words(name, &what)).in_file(format!("db/{name}")).into(),
-        None => Damage::new(what.clone()).into(),
+        Some(name) => Damage::new(in_words(name, what)).in_file(format!("db/{name}")).into(),
+        None => Damage::new(what).into(),
     };
-    let io = || Error::Io { path: database.display().to_string(), what: what.clone() };
+    let io = || Error::Io { path: database.display().to_string(), what: what.to_owned() };
     match kind {
         // Any other system error may be transient.
         ErrorKind::IOError if !is_missing => io(),

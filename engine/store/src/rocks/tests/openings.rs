@@ -350,7 +350,7 @@ async fn a_file_that_could_not_be_opened_once_is_no_damage() {
         ["Direct I/O is not supported by the specified DB.", "Found options incompatible with filesystem: Busy"]
     {
         let error =
-            opening::fault_of(&database, rocksdb::ErrorKind::InvalidArgument, format!("Invalid argument: {words}"));
+            opening::fault_of(&database, &rocksdb::ErrorKind::InvalidArgument, &format!("Invalid argument: {words}"));
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
     }
 }
