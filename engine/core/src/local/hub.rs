@@ -469,7 +469,6 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake, Waker};
 
     use futures_util::FutureExt as _;
