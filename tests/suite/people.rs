@@ -33,6 +33,9 @@ fn forms_wait_in_any_number_and_are_answered_in_any_order() {
     for none in [&["--status", "done"][..], &["--workflow", "other"], &["--since", "0s"], &["-n", "0"]] {
         assert_eq!(listed(none), 0, "{none:?}");
     }
+    let store = place.store().to_str().unwrap().to_owned();
+    let shown = place.run(["show", "last", "--store", &store]).exits(0).text();
+    assert_eq!(shown.matches(&format!(" --store {store}` answers")).count(), 2, "{shown}");
     // Nothing has happened since.
     place.run(["resume", "last", "--json"]).exits(75);
 

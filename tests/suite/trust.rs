@@ -152,6 +152,21 @@ fn an_unattended_run_ends_with_the_command_to_type_and_trust_agrees_for_one_run(
 }
 
 #[test]
+fn over_another_store_consent_is_given_by_the_command_that_was_told() {
+    let place = clone();
+    let refused = with_path(&place, &["run", "clerk", "--offline", "--store", "other"]).exits(3);
+    assert!(refused.stderr.contains("`rondo trust clerk`"), "a workflow is agreed to whatever the store: {refused:?}");
+    place.trust(&["clerk"]);
+    with_path(&place, &["run", "clerk", "--offline", "--store", "other"]).exits(0);
+    std::fs::remove_file(place.path().join("other/owner")).unwrap();
+    let refused = with_path(&place, &["run", "clerk", "--offline", "--store", "other"]).exits(3);
+    assert!(refused.stderr.contains("`rondo trust --store other`"), "{refused:?}");
+    let shown = place.run(["trust", "--store", "other", "--json"]).exits(3).event("trust");
+    place.run(["trust", "--store", "other", "--yes", shown["digest"].as_str().unwrap()]).exits(0);
+    with_path(&place, &["run", "clerk", "--offline", "--store", "other"]).exits(0);
+}
+
+#[test]
 fn a_project_of_ones_own_is_asked_about_once() {
     let place = clone();
     place.trust(&["clerk"]);

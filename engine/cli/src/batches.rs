@@ -1,5 +1,6 @@
 use rondo::views::batches::{BatchLine, batch_line};
 
+use super::named_command::completed;
 use super::spending::cost_text;
 use super::stored_batch::Batch;
 use super::table::{Column, Table};
@@ -27,7 +28,7 @@ pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure>
     }
     let none = "no batches yet; `rondo run NAME --input-file FILE.csv` runs a workflow for each line of a file\n";
     if output.is_json() || lines.is_empty() {
-        return output.show_all(&lines, || none.to_owned()).map(|()| Exit::Done);
+        return output.show_all(&lines, || completed(none).into_owned()).map(|()| Exit::Done);
     }
     let now_ms = now_ms();
     let cells: Vec<_> = lines.iter().rev().map(|line| cells(line, now_ms)).collect();

@@ -13,6 +13,7 @@ use rondo::upkeep::Collected;
 use rondo::views::lines::{ThreadLine, thread_line};
 
 use super::batch::numbers;
+use super::named_command::completed;
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, StoreView, TrustedStore};
@@ -30,6 +31,9 @@ const CHUNK: usize = 1000;
 const LARGE_SHARE: u64 = 10;
 
 const SMALL_BYTES: u64 = 64 << 20;
+
+/// What is told where no collection followed.
+const LATER: &str = "deleted; `rondo gc` gives their space back";
 
 #[derive(Debug, Clone, clap::Args)]
 #[command(arg = json())]
@@ -62,7 +66,7 @@ impl Deleted {
         };
         let is_worth_it = self.is_large || disk_usage(&store.opening.folder)?.bytes <= SMALL_BYTES;
         let told = match is_worth_it.then(|| gc::collect(store)) {
-            None => "deleted; `rondo gc` gives their space back\n".to_owned(),
+            None => format!("{}\n", completed(LATER)),
             Some(Ok(Collected { garbage, before, after })) => format!(
                 "deleted, with {} that no other thread needs; the store took {} and takes {}\n",
                 plural(garbage.count(), "object"),
@@ -71,7 +75,7 @@ impl Deleted {
             ),
             Some(Err(failure)) if failure.exit() == Exit::Damaged => return Err(failure),
             // The threads are gone for good, which is what was asked for.
-            Some(Err(failure)) => format!("deleted; `rondo gc` gives their space back, which failed now: {failure}\n"),
+            Some(Err(failure)) => format!("{}, which failed now: {failure}\n", completed(LATER)),
         };
         output.tell(&told);
         Ok(Exit::Done)

@@ -16,6 +16,7 @@ use rondo::tell::one_line;
 use serde::Serialize;
 
 use super::consent::{ConsentRequest, is_plain_http};
+use super::named_command::completed;
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{StoreView, is_trusted, view_store_at};
 use super::{Exit, Failure, Output, StoreArgs, Style, json, local_servers, provider_trials, report, tooling};
@@ -213,7 +214,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
             Ok(true) => Finding::new(subject, "yours, by its tag"),
             Ok(false) => Finding::fault(
                 subject,
-                "not known as yours: it is read, and nothing runs over it; `rondo trust --store`",
+                completed("not known as yours: it is read, and nothing runs over it; `rondo trust --store`"),
             ),
             Err(failure) => Finding::fault(subject, failure.to_string()),
         },

@@ -5,6 +5,7 @@ use rondo::store::check::{Examination, Fault};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::{self, SavedExamination};
 
+use super::named_command::completed;
 use super::threads::age;
 use super::upkeep_bar::with_bar;
 use super::{Exit, Failure, Output, StoreArgs, json, settings_files, some};
@@ -69,8 +70,6 @@ fn sum(folder: &Path, examination: &Examination) -> String {
         return format!("{shown} is whole: {threads}, {read}\n");
     }
     let faults = plural(faults.len() as u64, "fault");
-    format!(
-        "{shown} is damaged: {faults}; {whole_threads} of {threads} whole, {read}\n  \
-         `rondo repair` makes a whole store from the rest\n"
-    )
+    let repair = completed("`rondo repair` makes a whole store from the rest");
+    format!("{shown} is damaged: {faults}; {whole_threads} of {threads} whole, {read}\n  {repair}\n")
 }

@@ -413,7 +413,7 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
         _ => "'{...}'",
     };
     let options: Vec<_> = missing.iter().map(|(name, field)| format!("-i {name}={}", value(field))).collect();
-    format!("missing: {}\nfor example: rondo run {} {}", kinds.join(", "), shell_argument(called), options.join(" "))
+    format!("missing: {}\nfor example: `rondo run {} {}`", kinds.join(", "), shell_argument(called), options.join(" "))
 }
 
 fn kind(schema: &Value) -> &str {

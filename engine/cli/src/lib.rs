@@ -281,9 +281,10 @@ fn choice<T: Clone + Send + Sync + 'static, const COUNT: usize>(
     })
 }
 
+/// Whether a verb works over the store that its `--store` names. `trust` does not: there a store is what is agreed to.
 fn takes_store(verb: &str) -> bool {
     let command = CommandLine::command();
-    let verb = command.find_subcommand(verb);
+    let verb = command.find_subcommand(verb).filter(|_| verb != "trust");
     verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == "store" && arg.get_action().takes_values()))
 }
 

@@ -19,8 +19,8 @@ const CONTINUING: [&str; 2] = ["resume", "answer"];
 
 #[derive(Debug, Default)]
 struct Given {
-    /// ` --store DIR`, for the verbs that take it.
-    store: String,
+    /// The folder after `--store`, as it is typed, for the verbs that take it.
+    store: Option<String>,
     /// ` -o FILE`, for the verbs that continue a run.
     output: String,
 }
@@ -31,9 +31,8 @@ pub fn keep(matches: &ArgMatches) {
         let given = matches.try_get_one::<PathBuf>(name).ok().flatten();
         given.map(|path| shell_argument(&path.to_string_lossy()).into_owned())
     };
-    let store = path("store").map(|path| format!(" --store {path}"));
     let output = path("output").filter(|_| WITH_RESULT.contains(&verb)).map(|path| format!(" -o {path}"));
-    let _ = GIVEN.set(Given { store: store.unwrap_or_default(), output: output.unwrap_or_default() });
+    let _ = GIVEN.set(Given { store: path("store"), output: output.unwrap_or_default() });
 }
 
 /// What to do about a fault, with commands that are complete.
@@ -48,7 +47,7 @@ pub fn completed(text: &str) -> Cow<'_, str> {
 
 impl Given {
     fn completed<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.store.is_empty() && self.output.is_empty() {
+        if self.store.is_none() && self.output.is_empty() {
             return Cow::Borrowed(text);
         }
         let parts = text.split('`').enumerate().map(|(place, part)| match part.strip_prefix("rondo ") {
@@ -61,10 +60,13 @@ impl Given {
 
     fn lacking(&self, words: &str) -> String {
         let verb = words.split(' ').next().unwrap_or_default();
-        let takes_store = !words.contains("--store") && super::takes_store(verb);
+        let store = match &self.store {
+            Some(folder) if words.ends_with(" --store") => format!(" {folder}"),
+            Some(folder) if !words.contains("--store") && super::takes_store(verb) => format!(" --store {folder}"),
+            _ => String::new(),
+        };
         let continues = CONTINUING.contains(&verb) && !words.contains(" -o ");
-        let part = |part, is_lacking| if is_lacking { part } else { "" };
-        format!("{}{}", part(&self.store, takes_store), part(&self.output, continues))
+        store + if continues { self.output.as_str() } else { "" }
     }
 }
 
@@ -74,12 +76,14 @@ mod tests {
 
     #[test]
     fn a_command_that_is_named_means_the_same_store_and_file() {
-        let given = Given { store: " --store 'my store'".to_owned(), output: " -o out.json".to_owned() };
+        let given = Given { store: Some("'my store'".to_owned()), output: " -o out.json".to_owned() };
         for (text, wanted) in [
             ("`rondo resume x` continues", "`rondo resume x --store 'my store' -o out.json` continues"),
             ("see `rondo show x`", "see `rondo show x --store 'my store'`"),
             ("`rondo explain lanes`, `max` and rondo show", "`rondo explain lanes`, `max` and rondo show"),
-            ("`rondo trust --store` makes it yours", "`rondo trust --store` makes it yours"),
+            ("`rondo trust --store` makes it yours", "`rondo trust --store 'my store'` makes it yours"),
+            ("`rondo trust k.yaml` and `--trust`", "`rondo trust k.yaml` and `--trust`"),
+            ("`rondo fsck`, `rondo rm x --store b`", "`rondo fsck --store 'my store'`, `rondo rm x --store b`"),
         ] {
             assert_eq!(given.completed(text), wanted);
         }

@@ -20,7 +20,7 @@ use rondo::views::spending::Spending;
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight::{self, totals_text};
-use super::named_command::hinted;
+use super::named_command::{completed, hinted};
 use super::spending::spending_text;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
@@ -390,7 +390,8 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
             let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
             block(&mut text, "", &ShownCall::of_form(&open.form).map_or(prompt, |call| call.question()));
             let how = if open.is_approval() { " or `--refuse`" } else { "" };
-            let _ = writeln!(text, "  `{}`{how} answers", command(&answer_to(&line.thread, open)));
+            let answer = format!("`{}`", command(&answer_to(&line.thread, open)));
+            let _ = writeln!(text, "  {}{how} answers", completed(&answer));
         }
     }
     text

@@ -5,6 +5,7 @@ use rondo::views::lines::{ThreadLine, thread_line};
 use rondo::views::since::since;
 
 use super::in_flight::totals_cell;
+use super::named_command::completed;
 use super::store_access::StoreView;
 use super::table::{Column, Table};
 use super::{Exit, Failure, Output, PlaceArgs, Style, json, now_ms, thread_row};
@@ -53,16 +54,16 @@ pub(super) fn status(text: &str) -> Result<Status, String> {
 
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let none = "no threads yet; `rondo run` starts one\n";
-    let Some(view) = args.store.copied()?.view()? else { return output.aside(none).map(|()| Exit::Done) };
+    let Some(view) = args.store.copied()?.view()? else { return output.aside(&completed(none)).map(|()| Exit::Done) };
     let listing = Listing { args, view: &view, now_ms: now_ms() };
     if output.is_json() {
         listing.write_json(output)?;
     } else if !listing.write_text(output)? {
-        output.text(match view.store.rows(None, 1)?.is_empty() {
+        output.text(&completed(match view.store.rows(None, 1)?.is_empty() {
             true => none,
             false if args.waiting => "no thread waits for a person\n",
             false => "no thread is like that; `rondo threads` lists them all\n",
-        })?;
+        }))?;
     }
     Ok(Exit::Done)
 }

@@ -9,6 +9,7 @@ use rondo::views::since::since;
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
 use super::find_thread::find_thread;
+use super::named_command::completed;
 use super::{Exit, Failure, Output, PlaceArgs, choice, json};
 
 /// Add up calls, tokens, money, and what hooks saved
@@ -44,10 +45,10 @@ pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
         let line = |(key, sums): (&Option<String>, &Sums)| UsageLine::new(args.by, key.clone(), sums);
         groups.iter().map(line).try_for_each(|line| output.line(&line))?;
     } else if groups.is_empty() {
-        output.text(match args.since {
+        output.text(&completed(match args.since {
             Some(_) => "no step ended in this time\n",
             None => "no steps yet; `rondo run` starts a thread\n",
-        })?;
+        }))?;
     } else {
         output.text(&table::text(args.by.map(By::name), &groups))?;
     }

@@ -9,7 +9,7 @@
 
 use std::ops::ControlFlow;
 
-use rondo_protocol::id::ThreadId;
+use rondo_protocol::id::{BatchId, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, ImportMark};
@@ -132,12 +132,12 @@ pub struct Imported {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// A thread or batch is there with other contents.
-    #[error("{what} is in the store already, with other contents")]
-    Differs {
-        /// `thread ID` or `batch ID`.
-        what: String,
-    },
+    /// A thread is there with other contents.
+    #[error("thread {0} is in the store already, with other contents")]
+    ThreadDiffers(ThreadId),
+    /// A batch is there with other contents.
+    #[error("batch {0} is in the store already, with other contents")]
+    BatchDiffers(BatchId),
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -149,7 +149,7 @@ pub enum ImportError {
 /// When this returns `Ok`, everything is as durable as a commit.
 ///
 /// # Errors
-/// [`ImportError::Differs`], and any error of the store.
+/// [`ImportError::ThreadDiffers`], [`ImportError::BatchDiffers`], and any error of the store.
 #[expect(private_bounds, reason = "only stores of this crate accept encoded writes")]
 pub async fn import<S: WriteStore>(
     staging: &Staging,
@@ -195,7 +195,7 @@ fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(ImportMark, 
         let is_same = (found.seq, found.head, found.start) == (row.seq, row.head, row.start)
             && last(staged.record_at(&thread, row.seq)?) == last(store.record_at(&thread, row.seq)?);
         if !is_same {
-            return Err(ImportError::Differs { what: format!("thread {thread}") });
+            return Err(ImportError::ThreadDiffers(thread));
         }
         imported.present += 1;
     }
@@ -203,7 +203,7 @@ fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(ImportMark, 
         match store.batch(&batch)? {
             None => new.batches.push(batch),
             Some(found) if staged.batch(&batch)?.as_ref() == Some(&found) => {}
-            Some(_) => return Err(ImportError::Differs { what: format!("batch {batch}") }),
+            Some(_) => return Err(ImportError::BatchDiffers(batch)),
         }
     }
     new.threads.sort_unstable();

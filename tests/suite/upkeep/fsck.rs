@@ -112,6 +112,7 @@ fn a_fault_names_its_file_and_the_threads_that_it_touches() {
     assert!(told.contains(&format!("it touches {}", killed.as_str().unwrap())), "{told}");
     let whole = format!("{} of {} threads whole", threads.len() - 1, threads.len());
     assert!(told.contains(&whole), "{told}");
+    assert!(told.contains(&format!("`rondo repair --store {}`", copy.display())), "{told}");
 }
 
 /// What readers say of a store that is not damaged.

@@ -154,7 +154,8 @@ fn a_thread_that_went_on_elsewhere_is_refused_and_nothing_of_the_file_stays() {
     let before = exported(&place, &["--all", "--store", "other"]);
     let refused = import(&place, &late, "other").exits(2).event("error");
     assert_eq!(refused["code"], "RN1426");
-    assert!(refused["message"].as_str().unwrap().contains(killed), "{refused}");
+    let deletion = format!("`rondo rm {killed} --store other`");
+    assert!(refused["message"].as_str().unwrap().contains(&deletion), "{refused}");
     assert_eq!(exported(&place, &["--all", "--store", "other"]), before);
     // The other way round: what is here is further.
     let refused = import(&place, &early, ".rondo").exits(2).event("error");

@@ -250,7 +250,7 @@ fn no_fault(exit: Exit) -> LineError {
         Exit::Waiting => ("waiting", "it waits for a person; `rondo answer` answers it"),
         _ => ("stopped", "the run was stopped"),
     };
-    LineError { code: code.to_owned(), message: message.to_owned() }
+    LineError { code: code.to_owned(), message: completed(message).into_owned() }
 }
 
 fn told(failure: &Failure) -> LineError {

@@ -52,7 +52,8 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
     match context.engine.store().row(&thread)? {
         Some(row) if thread_row::origin(&row).is_some_and(|origin| origin.imported.is_some()) => {
             let what = format!("thread {thread} was imported, and this line did not begin it");
-            Err(Failure::new(Code::NotTrusted, what).with_hint("`rondo rm` deletes it, and the line starts again"))
+            Err(Failure::new(Code::NotTrusted, what)
+                .with_hint(format!("`rondo rm {thread}` deletes it, and the line starts again")))
         }
         Some(_) => resume_thread(context, thread, common.run_spec.clone()).await,
         None => begin(context, thread, input, common).await,

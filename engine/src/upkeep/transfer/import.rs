@@ -109,17 +109,22 @@ pub async fn import(staged: &Staged, store: TrustedStore) -> Result<Imported, Fa
         if !is_own {
             staged.adds_no_child(shared)?;
         }
-        import::import(&staged.staging, shared, || env.random().to_le_bytes()).await.map_err(|error| match error {
-            ImportError::Differs { .. } => {
-                let hint = Hint::from(Operation::new(Verb::Again).with("store", "DIR"));
-                let hint = hint.words(" imports into another store; ").operation(Operation::new(Verb::Rm));
-                Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"))
-                    .with_hint(hint.words(" deletes the thread that is here"))
-            }
-            ImportError::Store(error) => error.into(),
-        })
+        import::import(&staged.staging, shared, || env.random().to_le_bytes()).await.map_err(refused)
     });
     imported.await?
+}
+
+fn refused(error: ImportError) -> Failure {
+    let message = format!("{error}; nothing was imported");
+    let elsewhere = Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(" imports into another store");
+    let hint = match error {
+        ImportError::ThreadDiffers(thread) => {
+            elsewhere.words("; ").operation(Operation::on(Verb::Rm, &thread)).words(" deletes the thread that is here")
+        }
+        ImportError::BatchDiffers(_) => elsewhere,
+        ImportError::Store(error) => return error.into(),
+    };
+    Failure::new(Code::ImportDiffers, message).with_hint(hint)
 }
 
 struct Reader {
