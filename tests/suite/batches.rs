@@ -225,6 +225,9 @@ fn what_spreadsheets_write_is_read_or_refused_by_its_place() {
     let open = place.run(["run", "sorter", "--offline", "--input-file", "in.csv"]).exits(2);
     assert!(open.stderr.contains("in.csv:3:6") && open.stderr.contains("RN1405"), "{}", open.stderr);
     assert_eq!(open.lines.len(), 0);
+    place.file("in.csv", "topic,count,topic\ntides,4,rain\n");
+    let twice = place.run(["run", "sorter", "--offline", "--input-file", "in.csv"]).exits(2);
+    assert!(twice.stderr.contains("in.csv:1:13") && twice.stderr.contains("names `topic` twice"), "{}", twice.stderr);
 }
 
 /// Lines keep the numbers of their file, with gaps, through everything that reads a batch again.

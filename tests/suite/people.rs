@@ -69,9 +69,20 @@ fn an_answer_that_does_not_fit_is_refused_and_changes_nothing() {
         (&["--role", "editor", "--status", "approved", "--field", "level=middle"], 2, "RN1414"),
         (&["--role", "editor", "--status", "approved", "--field", "colour=red"], 2, "RN1414"),
         (&["--role", "editor", "--status", "revise", "--field", "comments=no list"], 2, "RN1414"),
+        (&["--role", "editor", "--status", "approved", "--field", "level=low", "--field", "level=high"], 2, "RN1405"),
     ] {
         let refused = place.run([&["answer", "last"], words, &["--json"]].concat()).exits(exit);
         assert_eq!(refused.event("error")["code"], code, "{words:?}: {refused:?}");
+    }
+    for words in [
+        &["--status", "cleared", "--why", "no"][..],
+        &["--approve", "--why", "no"],
+        &["--approve", "--field", "level=low"],
+        &["--approve", "--body", "go"],
+        &["--refuse", "--body", "go"],
+    ] {
+        let refused = place.run([&["answer", "last", "--role", "lawyer"], words].concat()).exits(2);
+        assert!(refused.stderr.contains("cannot be used with"), "{words:?}: {refused:?}");
     }
     assert_eq!(place.run(["show", "last", "--json"]).exits(0).lines, before);
     place.run(["answer", "last", "--role", "lawyer", "--status", "cleared"]).exits(75);

@@ -1,5 +1,6 @@
 //! `rondo answer`: fills in a form that a thread waits for, and continues the thread. An attended run asks in place.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rondo::Run;
@@ -10,11 +11,11 @@ use rondo::host::answering::{
     self, FormName, ResolvedForm, check, declared, other_kind, resolve_form, role, statuses, this_person,
 };
 use rondo::host::continuing::ContinueTarget;
-use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::Role;
 use rondo::protocol::workflow::types;
+use rondo::protocol::{Digest, Value};
 use rondo::run::configured_for;
 use rondo::store;
 use rondo::store::{Read, Row};
@@ -46,10 +47,10 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
     /// A field of the answer: text, or JSON where its type asks for it
-    #[arg(long = "field", value_name = "KEY=VALUE", requires = "status")]
+    #[arg(long = "field", value_name = "KEY=VALUE", requires = "status", conflicts_with_all = ["approve", "refuse"])]
     fields: Vec<String>,
     /// The text of the answer; `@file` takes a file's content
-    #[arg(long, value_name = "TEXT", requires = "status")]
+    #[arg(long, value_name = "TEXT", requires = "status", conflicts_with_all = ["approve", "refuse"])]
     body: Option<String>,
     /// Let the tool call be made that waits for approval
     #[arg(long, conflicts_with_all = ["status", "refuse"])]
@@ -58,7 +59,7 @@ pub struct AnswerArgs {
     #[arg(long, conflicts_with = "status")]
     refuse: bool,
     /// Why not; the role that asked for the call reads it
-    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    #[arg(long, value_name = "TEXT", requires = "refuse", conflicts_with_all = ["status", "approve"])]
     why: Option<String>,
     #[command(flatten)]
     pub(super) run: ContinueArgs,
@@ -149,16 +150,22 @@ fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
 fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
     let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
     let (status, declared) = declared(role, status)?;
-    let field = |word: &String| {
+    let field = |word: &String| -> Result<(String, Value), Failure> {
         let (name, text) = word.split_once('=').ok_or_else(|| invalid(format!("--field {word}: write key=value")))?;
         let found = declared.iter().find(|(known, _)| known.as_str() == name);
         let (_, field) = found.ok_or_else(|| invalid(format!("the status `{status}` has no field `{name}`")))?;
         let value = types::parse_input_text(name, field, &text_of(text)?).map_err(|fault| invalid(fault.message))?;
         Ok((name.to_owned(), value))
     };
-    let fields = args.fields.iter().map(field).collect::<Result<_, Failure>>()?;
+    let mut fields = BTreeMap::new();
+    for word in &args.fields {
+        let (name, value) = field(word)?;
+        if fields.insert(name.clone(), value).is_some() {
+            return Err(Failure::new(Code::InputSyntax, format!("--field {name}: the field is given twice")));
+        }
+    }
     let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
-    Ok(FilledForm { status: status.clone(), fields, body })
+    Ok(FilledForm { status: status.clone(), fields: Value::Object(fields), body })
 }
 
 fn digest(word: &str) -> Result<Digest, &'static str> {

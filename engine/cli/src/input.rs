@@ -176,6 +176,10 @@ impl Lines {
         if let Some(name) = names.iter().find(|name| field(workflow, name).is_none()) {
             return Err(unknown(name, workflow, &format!("{}:1: ", self.file)));
         }
+        if let Some((name, at)) = csv::named_again(text, separator, &names) {
+            let piece = Piece::at(&self.file, &self.text, skipped + at);
+            return Err(self.faulty(piece.refused(0, format!("the first line names `{name}` twice"))).into());
+        }
         let mut place = csv::Place::new(text);
         Ok(Box::new(reader.into_records().map(move |row| {
             let position = row.as_ref().map_or_else(::csv::Error::position, ::csv::StringRecord::position);

@@ -38,6 +38,15 @@ pub fn unclosed_quote(text: &str, separator: u8) -> Option<usize> {
     quote.filter(|_| is_open)
 }
 
+/// A name that stands in the first line for the second time, and its byte. No name has a separator in it.
+pub fn named_again<'n>(text: &str, separator: u8, names: &'n [String]) -> Option<(&'n str, usize)> {
+    let is_again = |(column, name): &(usize, &String)| names.iter().take(*column).any(|before| before == *name);
+    let (column, name) = names.iter().enumerate().find(is_again)?;
+    let first = text.trim_start_matches(['\r', '\n']);
+    let before: usize = first.split(char::from(separator)).take(column).map(|cell| cell.len() + 1).sum();
+    Some((name, text.len() - first.len() + before))
+}
+
 /// Where rows begin in their file. They are asked for in the order of the file.
 pub struct Place<'a> {
     text: &'a str,
@@ -97,6 +106,16 @@ mod tests {
         ] {
             assert_eq!(unclosed_quote(text, b','), open, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_found_where_it_stands_again() {
+        let again = |text: &str| {
+            let names = reader(text, b';').headers().unwrap().iter().map(str::to_owned).collect::<Vec<_>>();
+            named_again(text, b';', &names).map(|(name, at)| (name.to_owned(), at))
+        };
+        assert_eq!(again("\r\n\"é\";b;é\n1;2;3\n"), Some(("é".to_owned(), 9)));
+        assert_eq!(again("a;b\na;a\n"), None);
     }
 
     #[test]
