@@ -166,6 +166,11 @@ impl From<store::Error> for Failure {
             store::Error::Conflict { .. } => failure
                 .with_hint(Hint::from(Operation::new(Verb::Show)).words(" shows the current state of the thread")),
             store::Error::Damaged(_) => failure.with_hint(store::if_damaged()),
+            store::Error::Io { .. } => {
+                let hint = Hint::from("a store needs a folder with room that you may read and write; ");
+                failure
+                    .with_hint(hint.operation(Operation::new(Verb::Again).with("store", "DIR")).words(" uses another"))
+            }
             _ => failure,
         }
     }

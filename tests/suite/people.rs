@@ -125,6 +125,10 @@ fn forms_of_children_are_answered_by_the_child_or_its_root() {
     let unclear = place.run(["answer", &root, "--status", "fine", "--json"]).exits(2);
     assert_eq!(unclear.event("error")["code"], "RN1413");
     place.run(["answer", &child(1), "--status", "bad", "--json"]).exits(75);
+    let late = place.run(["answer", &child(1), "--status", "bad", "--json"]).exits(7).event("error");
+    let told = late["message"].as_str().unwrap();
+    assert!(told.contains(&format!("thread {} does not wait", child(1))), "{told}");
+    assert!(told.contains(&format!("open: `rondo answer {} --form ", child(0))), "what else is open is told: {told}");
     let done = place.run(["answer", &root, "--status", "fine", "--json"]).exits(0);
     let finished = done.events("thread_finished");
     assert_eq!(finished.last().unwrap()["thread"], *root);

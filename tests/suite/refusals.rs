@@ -243,6 +243,14 @@ fn a_reader_that_goes_away_ends_nothing() {
 }
 
 #[test]
+fn a_place_that_can_be_no_store_is_told_with_what_a_store_needs() {
+    let place = place();
+    place.file("plain", "");
+    let refused = refused(&place, &["run", "pair", "--offline", "-i", "topic=x", "--store", "plain/store"], 9);
+    assert!(refused.stderr.contains("RN1305") && refused.stderr.contains("`--store DIR` uses another"), "{refused:?}");
+}
+
+#[test]
 fn a_store_of_another_user_is_told_and_left_alone() {
     let place = place();
     let setpriv = std::path::Path::new("/usr/bin/setpriv");

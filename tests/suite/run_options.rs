@@ -76,6 +76,15 @@ fn limits_of_one_run_take_the_place_of_the_files() {
         let refused = run(&place, &["--limit", bad]).exits(2);
         assert!(refused.stderr.contains("RN1415"), "{bad}: {}", refused.stderr);
     }
+    for (bad, what) in [
+        ("stepz=1", "there is no such limit; did you mean `steps`?"),
+        ("wal=1s", "there is no such limit; limits are "),
+        ("wall_time=0s", "the limit wall_time cannot"),
+        ("steps=many", "write a number"),
+    ] {
+        let refused = run(&place, &["--limit", bad]).exits(2);
+        assert!(refused.stderr.contains(what), "{bad}: {}", refused.stderr);
+    }
 }
 
 #[test]
@@ -213,6 +222,15 @@ fn words_that_are_left_out_mean_what_is_there() {
     std::fs::write(place.path().join("latin.yaml"), b"commits: []\n# caf\xe9\n").unwrap();
     let told = place.run(["run", "lists.yaml", "--input-file", "latin.yaml"]).exits(2).stderr;
     assert!(told.contains("line 2 holds the byte 0xe9") && told.contains("iconv -f WINDOWS-1252"), "{told}");
+    for (bytes, mend) in [
+        (&b"# ab\xff\n"[..], "0xff, which is not UTF-8; mend that line"),
+        (b"# caf\xc3\xa9\n# caf\xe9\n", "line 2 holds the byte 0xe9, which is not UTF-8; mend that line"),
+        (b"\xff\xfe#\0\n\0", "iconv -f UTF-16"),
+    ] {
+        std::fs::write(place.path().join("damaged.yaml"), bytes).unwrap();
+        let told = place.run(["run", "lists.yaml", "--input-file", "damaged.yaml"]).exits(2).stderr;
+        assert!(told.contains(mend), "{told}");
+    }
 
     let shown = place.run(["show", "last:1", "--json"]).exits(0);
     assert_eq!(shown.json().iter().filter(|line| line["event"] == "step").count(), 1);

@@ -58,9 +58,7 @@ pub fn resolve_form(
         std::thread::sleep(SETTLING_POLL);
         row = store.row(&root)?.ok_or_else(no_threads)?;
     }
-    let open = open_forms(&root, &row)?;
-    let open = open.into_iter().filter(|open| of_child.is_none() || open.thread == of_child).collect();
-    let open = chosen(&root, open, named)?;
+    let open = chosen((&root, of_child.as_ref()), open_forms(&root, &row)?, named)?;
     let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
     let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
     Ok((ResolvedForm { root, open, workflow }, row))
@@ -105,31 +103,35 @@ pub fn other_kind(open: &OpenForm) -> Failure {
     Failure::new(Code::AnswerUnclear, message)
 }
 
+/// The form that is meant of those that are open in the tree of `root`, or below it in `child`.
 fn chosen(
-    thread: &ThreadId,
+    (root, child): (&ThreadId, Option<&ThreadId>),
     open: Vec<OpenForm>,
     FormName { role, lane, digest }: FormName<'_>,
 ) -> Result<OpenForm, Failure> {
-    let listed = |between: &str| {
-        let all = open.iter().map(|open| answered(thread, open));
+    let is_meant = |open: &OpenForm| {
+        (child.is_none() || open.thread.as_ref() == child)
+            && role.is_none_or(|role| role == open.visit.role.as_str())
+            && lane.is_none_or(|lane| lane == open.visit.lane.as_str())
+            && digest.is_none_or(|digest| digest == open.digest(root))
+    };
+    let listed = |open: &[OpenForm], between: &str| {
+        let all = open.iter().map(|open| answered(root, open));
         all.reduce(|listed, next| listed.words(between).then(next)).unwrap_or_default()
     };
-    let (in_line, below) = (listed(", "), listed("\n"));
-    let is_meant = |open: &OpenForm| {
-        role.is_none_or(|role| role == open.visit.role.as_str())
-            && lane.is_none_or(|lane| lane == open.visit.lane.as_str())
-            && digest.is_none_or(|digest| digest == open.digest(thread))
-    };
-    let mut meant = open.into_iter().filter(is_meant);
-    match (meant.next(), meant.count()) {
+    let thread = child.unwrap_or(root);
+    let (mut meant, others): (Vec<_>, Vec<_>) = open.into_iter().partition(is_meant);
+    match (meant.pop(), meant.len()) {
         (Some(open), 0) => Ok(open),
         (None, _) => {
             let message = format!("thread {thread} does not wait for that form");
-            Err(Failure::new(Code::NotWaiting, message).with_hint(Hint::from("open: ").then(in_line)))
+            let hint = Hint::from("open: ").then(listed(&others, ", "));
+            Err(Failure::new(Code::NotWaiting, message).with_hint(hint))
         }
-        (Some(_), others) => {
-            let message = format!("{} forms of thread {thread} are open; which one?", others + 1);
-            Err(Failure::new(Code::AnswerUnclear, message).with_hint(below))
+        (Some(last), before) => {
+            meant.push(last);
+            let message = format!("{} forms of thread {thread} are open; which one?", before + 1);
+            Err(Failure::new(Code::AnswerUnclear, message).with_hint(listed(&meant, "\n")))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Limits from the command line: those of a new thread, and those raised when a stopped one is resumed.
 
 use rondo_protocol::Value;
+use rondo_protocol::diagnostic::did_you_mean;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Limits, Policy};
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub(super) fn raise(
 ) -> Result<(Policy, Vec<Raised>), Error> {
     let mut notes = Vec::new();
     for limit @ RaisedLimit { key, value } in raised {
-        let refused = |what: String| Error::Limit { key: key.clone(), what };
+        let refused = |what: String| Error::Limit { key: name(key).to_owned(), what };
         let (old, new) = changed(&policy.limits, limit)?;
         if old.is_null() {
             return Err(refused("the thread has no such limit".to_owned()));
@@ -57,7 +58,7 @@ pub(super) fn raise(
         }
         let in_force = Value::from_serialize(&ceilings.over(&new))?;
         if in_force.get(key).map(number) < Some(number(value)) {
-            return Err(Error::Ceiling { key: key.clone() });
+            return Err(Error::Ceiling { key: name(key).to_owned() });
         }
         policy.limits = new;
         notes.push(Raised { key: key.clone(), old: Some(old.to_text()), new: value.to_text(), at_ms });
@@ -78,21 +79,36 @@ pub fn limited(mut policy: Policy, limits: &[RaisedLimit]) -> Result<Policy, Err
 
 /// The old value of a limit, and the limits with the new one.
 fn changed(limits: &Limits, RaisedLimit { key, value }: &RaisedLimit) -> Result<(Value, Limits), Error> {
-    let refused = |what: String| Error::Limit { key: key.clone(), what };
-    let Value::Object(mut members) = Value::from_serialize(limits)? else {
-        return Err(refused("there is no such limit".to_owned()));
-    };
-    let Some(old) = members.insert(key.clone(), value.clone()) else {
-        let known: Vec<&str> =
-            members.keys().filter(|name| *name != key).map(|name| name.trim_end_matches("_ms")).collect();
-        return Err(refused(format!("there is no such limit; limits are {}", known.join(", "))));
-    };
-    let unfit = || refused(format!("{} is not a value of it", value.to_text()));
+    known_limit(key)?;
+    let what = format!("{} is not a value of it", value.to_text());
+    let unfit = || Error::Limit { key: name(key).to_owned(), what: what.clone() };
+    let Value::Object(mut members) = Value::from_serialize(limits)? else { return Err(unfit()) };
+    let old = members.insert(key.clone(), value.clone()).unwrap_or(Value::Null);
     if number(value) <= 0.0 {
         return Err(unfit());
     }
     let new = serde_json::from_str(&Value::Object(members).to_text()).map_err(|_| unfit())?;
     Ok((old, new))
+}
+
+/// Refuses what is no limit of a thread.
+///
+/// # Errors
+/// [`Error::Limit`], which names those that there are.
+pub fn known_limit(key: &str) -> Result<(), Error> {
+    let Value::Object(limits) = Value::from_serialize(&Limits::default())? else { return Ok(()) };
+    if limits.contains_key(key) {
+        return Ok(());
+    }
+    let names: Vec<&str> = limits.keys().map(|key| name(key)).collect();
+    let meant = did_you_mean(key, names.iter().copied()).map_or_else(String::new, |meant| format!("; {meant}"));
+    let what = format!("there is no such limit{meant}; limits are {}", names.join(", "));
+    Err(Error::Limit { key: key.to_owned(), what })
+}
+
+/// A limit as people write it: the unit is a part of the value.
+fn name(key: &str) -> &str {
+    key.trim_end_matches("_ms")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "limits are far below the numbers that a float cannot hold")]

@@ -47,7 +47,7 @@ pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as pla
 pub use forms::{Answerer, FilledForm, PersonAnswer, PersonSaid};
 pub use hub::{Listener, SubscribeError, Subscription, Topic, unreadable};
 pub use in_flight::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
-pub use limits::{RaisedLimit, RaisedLimits, limited};
+pub use limits::{RaisedLimit, RaisedLimits, known_limit, limited};
 pub use past::{StoredPast, origin, spent};
 pub use retrace::retrace;
 pub use retry::attempts_of;

@@ -42,6 +42,7 @@ impl ResumeHint {
             _ if fault.code == Code::RenderFailed => self.in_file(&[]),
             _ if fault.code == Code::StoreDamaged => if_damaged(),
             _ if fault.code == Code::StoreFull => self.resumed("make room on that disk, then "),
+            _ if fault.code == Code::StoreUnusable => self.resumed("make room there or make it writable, then "),
             (None, FaultClass::ScriptEnd) => self.of_answers(),
             (None, FaultClass::Refused | FaultClass::Denied) => self.resumed("mend that, then "),
             _ => self.resumed(""),

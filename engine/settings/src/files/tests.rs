@@ -60,5 +60,5 @@ fn size_and_encoding_are_held() {
     assert_eq!(read_bounded(&file, 5), Ok("12345".to_owned()));
     assert_eq!(read_bounded(&file, 4), Err(FileError::TooLarge(4)));
     std::fs::write(&file, b"ab\xff").unwrap();
-    assert_eq!(read_bounded(&file, 5), Err(FileError::NotText { line: 1, byte: 0xff }));
+    assert_eq!(read_bounded(&file, 5), Err(FileError::NotText { line: 1, byte: 0xff, mend: "mend that line" }));
 }

@@ -32,11 +32,8 @@ pub enum FileError {
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
     /// It is not UTF-8 from this byte on, in this line, counted from 1.
-    #[error(
-        "line {line} holds the byte 0x{byte:02x}, which is not UTF-8; `iconv -f {}` converts the file",
-        if matches!(byte, 0xfe | 0xff) { "UTF-16" } else { "WINDOWS-1252" }
-    )]
-    NotText { line: usize, byte: u8 },
+    #[error("line {line} holds the byte 0x{byte:02x}, which is not UTF-8; {mend}")]
+    NotText { line: usize, byte: u8, mend: &'static str },
     #[error("{0}")]
     Refused(String),
 }
@@ -45,9 +42,20 @@ impl FileError {
     /// The text of a file, or what is not UTF-8 in it.
     pub fn text_of(bytes: Vec<u8>) -> Result<String, Self> {
         String::from_utf8(bytes).map_err(|error| {
-            let (valid, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+            let bytes = error.as_bytes();
+            let (valid, rest) = bytes.split_at(error.utf8_error().valid_up_to());
             let line = valid.split(|byte| *byte == b'\n').count();
-            Self::NotText { line, byte: rest.first().copied().unwrap_or_default() }
+            let byte = rest.first().copied().unwrap_or_default();
+            let has_mark = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+            let mend = if has_mark || bytes.contains(&0) {
+                "`iconv -f UTF-16` converts the file"
+            } else if valid.is_ascii() && byte < 0xfe {
+                "`iconv -f WINDOWS-1252` converts the file"
+            } else {
+                // It is UTF-8 up to there, or the byte stands in no text.
+                "mend that line"
+            };
+            Self::NotText { line, byte, mend }
         })
     }
 }
