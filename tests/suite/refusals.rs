@@ -69,6 +69,15 @@ fn a_file_that_is_no_workflow_is_refused() {
 }
 
 #[test]
+fn a_pattern_that_is_no_expression_is_found_where_it_is_written() {
+    let place = place();
+    let hooks = "hooks:\n  - { use: log }\n  - { use: redact, patterns: [a, '('] }\n";
+    place.file("red.yaml", format!("{hooks}{}", WORKFLOW.trim_start()));
+    let told = place.run(["validate", "red.yaml"]).exits(2).text();
+    assert!(told.contains("red.yaml:3:20") && told.contains("RN1502") && told.contains("unclosed group"), "{told}");
+}
+
+#[test]
 fn what_is_nested_too_deep_is_refused_where_it_enters() {
     let place = Place::new();
     let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));

@@ -10,7 +10,7 @@ use rondo::host::untaken::untaken;
 use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::id::RoleName;
 use rondo::protocol::workflow::read::FileError;
-use rondo::protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
+use rondo::protocol::workflow::{Checked, HookUse, ModelRole, Role, RoleKind, SourceMap, Workflow};
 use rondo::settings::{Flags, SCRIPTED_MODEL, Settings, list_price};
 use rondo::tell::plural;
 
@@ -120,6 +120,22 @@ fn childless_models(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
     workflow.roles.iter().filter_map(of_role).collect()
 }
 
+/// Faults of patterns that are no expressions, each at the list that holds it. Hooks with patterns change threads, so
+/// they are those of the workflow, in the order of its file.
+fn unusable_patterns(checked: &Checked) -> Vec<Diagnostic> {
+    let Checked { workflow, policy, places, .. } = checked;
+    let registry = rondo::registry();
+    let hooks = workflow.hooks.iter().filter(|hook| hook.settings.contains_key("patterns"));
+    let written = 0..workflow.hooks.len() + policy.hooks.len();
+    let written = written.map(|at| format!("hooks[{at}].patterns")).filter(|path| places.has(path));
+    let fault = |(hook, path): (&HookUse, String)| {
+        let what = registry.kind(&hook.kind)?.patterns(hook).err()?;
+        let message = format!("the hook {} cannot be set up: {what}", hook.kind);
+        Some(places.key_fault(Code::HookSettings, &path, message))
+    };
+    hooks.zip(written).filter_map(fault).collect()
+}
+
 fn count(
     found: Result<workflow::Loaded, Failure>,
     checks: &Checks<'_>,
@@ -130,6 +146,7 @@ fn count(
     let faulty = match found {
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings.clone();
+            faults.extend(unusable_patterns(&loaded.checked));
             let Checked { workflow, places, .. } = &loaded.checked;
             if let Some(settings) = checks.settings {
                 faults.extend(unpriced(&loaded.checked, settings));
