@@ -84,6 +84,19 @@ fn fork(place: &Place, words: &[&str]) -> Finished {
 }
 
 #[test]
+fn without_a_name_the_thread_that_has_not_ended_is_forked_or_the_last_if_all_have() {
+    let place = paused_after(6);
+    let ended = first(&place);
+    let forked = |place: &Place| place.run(["fork", "--at", "2", "--dry-run", "--json"]).exits(0).event("fork");
+    assert_eq!(forked(&place)["thread"], *ended);
+    let script = place.file("some.yaml", script(2));
+    place.run(["run", "workflow.yaml", "--script", &script, "-i", "topic=tea", "--json"]);
+    let stopped = thread(&place)["thread"].clone();
+    place.run(["run", "workflow.yaml", "--script", "script.yaml", "-i", "topic=tea", "--json"]).exits(0);
+    assert_eq!(forked(&place)["thread"], stopped);
+}
+
+#[test]
 fn a_fork_at_any_step_goes_on_to_the_same_head_and_copies_nothing() {
     let place = paused_after(6);
     let base = first(&place);

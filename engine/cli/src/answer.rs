@@ -33,6 +33,9 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Answer a form that a thread waits for, and continue the thread
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("thread", |thread| thread.help(
+    "A thread's id, a prefix of one, or `last` [default: the only one that waits]"
+)))]
 pub struct AnswerArgs {
     /// The role whose form it is, if several are open
     #[arg(long, value_name = "ROLE")]

@@ -25,6 +25,9 @@ const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Start a new thread from a step of another one, with a changed file, input or answer
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("thread", |thread| thread.help(
+    "A thread's id, a prefix of one, or `last` [default: the one not ended, else the last]"
+)))]
 pub struct ForkArgs {
     /// The last step to share: its number, a prefix of its digest, or `last` [default: the last one that stays as
     /// it is]
