@@ -30,10 +30,7 @@ fn write_within(text: &mut String, picture: &Picture, frame: Option<&str>, depth
             "port" => "cylinder",
             _ => "box",
         };
-        let label = match shape.badges.as_slice() {
-            [] => shape.label.clone(),
-            _ => format!("{}\n{}", shape.label, shape.badges_text()),
-        };
+        let label = [vec![shape.label.clone()], shape.below()].concat().join("\n");
         let _ = writeln!(text, "{indent}{} [label={}, shape={form}];", quote(&shape.id), quote(&label));
     }
     for frame in frames {

@@ -65,6 +65,7 @@ graph:
 ";
     let graph = graph(text);
     insta::assert_snapshot!("else", drawn(&graph, Format::Mermaid));
+    assert!(drawn(&graph, Format::Dot).contains(r#"[label="chooser\nselector", shape=box]"#));
     for format in [Format::Dot, Format::Json] {
         let text = drawn(&graph, format);
         for label in ["done else max 2", "done else after 2 times", "else max 5", "else after 5 times"] {

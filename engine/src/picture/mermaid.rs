@@ -36,8 +36,8 @@ fn write_shape(text: &mut String, shape: &Shape) {
     };
     // `end` is a keyword of Mermaid, so every id has a prefix.
     let _ = write!(text, "n_{}{open}\"{}", id(&shape.id), escape(&shape.label));
-    if !shape.badges.is_empty() {
-        let _ = write!(text, "<br/>{}", escape(&shape.badges_text()));
+    for below in shape.below() {
+        let _ = write!(text, "<br/>{}", escape(&below));
     }
     let _ = writeln!(text, "\"{close}");
 }

@@ -114,8 +114,11 @@ pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> 
 }
 
 impl Shape {
-    fn badges_text(&self) -> String {
-        self.badges.iter().map(|badge| format!("[{badge}]")).collect::<Vec<_>>().join(" ")
+    /// What stands below its name, a line each: the kind of a role that is no plain model, and the hooks of its calls.
+    fn below(&self) -> Vec<String> {
+        let badges: Vec<String> = self.badges.iter().map(|badge| format!("[{badge}]")).collect();
+        let badges = (!badges.is_empty()).then(|| badges.join(" "));
+        self.names_kind().then(|| self.kind.to_owned()).into_iter().chain(badges).collect()
     }
 }
 
