@@ -242,6 +242,8 @@ fn an_expectation_that_fails_is_not_healed_by_accepting() {
     assert_eq!(finished.json()[0]["faults"][0]["expected"], "failed");
     assert_eq!(finished.json()[0]["faults"][0]["actual"], "done");
     assert_eq!(finished.json()[0]["faults"][0]["line"], 11);
+    let told = place.start(["test", "pair", "--accept"]).finish().exits(1).text();
+    assert!(told.contains("nothing is accepted of a scenario that is not as expected"), "{told}");
     assert_eq!(names(&snapshots(&place)), Vec::<String>::new());
 }
 

@@ -148,6 +148,10 @@ fn a_running_thread_is_followed_to_its_end() {
     place.run(["cancel", "last"]).exits(0);
     run.finish_within(SOON).exits(1);
     ends_as(&follower.finish_within(SOON).exits(0), "cancelled");
+    let shown = place.run(["show", "last"]).exits(0).text();
+    assert!(shown.contains("  cancelled") && !shown.contains("cancelled: "), "it is said once: {shown}");
+    let resumed = place.run(["resume", "last"]).exits(1).stderr;
+    assert!(!resumed.contains("cancelled: "), "{resumed}");
 }
 
 #[test]

@@ -372,8 +372,10 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     }
     let Some(origin) = origin(row) else { return text };
     if let Some(ending) = origin.ending {
-        if let Some(reason) = ending.reason {
-            let _ = writeln!(text, "\n{}: {reason}", word(&line.status));
+        // The reason of a cancel is that one word.
+        let status = word(&line.status);
+        if let Some(reason) = ending.reason.filter(|reason| *reason != status) {
+            let _ = writeln!(text, "\n{status}: {reason}");
         }
         if !ending.result.is_null() {
             let _ = write!(text, "\n{}", pretty(&ending.result));

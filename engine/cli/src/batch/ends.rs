@@ -70,7 +70,7 @@ impl LineResult {
     pub(super) fn cause(&self) -> Option<String> {
         let LineError { code, message } = self.error.as_ref()?;
         let message: String = one_line(message).chars().take(CAUSE_CHARS).collect();
-        Some(format!("{code}  {message}"))
+        Some(if message == *code { message } else { format!("{code}  {message}") })
     }
 }
 

@@ -368,6 +368,7 @@ impl RunState {
 
     fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> Line {
         let tone = if outcome == Outcome::Done { Tone::Good } else { Tone::Bad };
+        let reason = reason.filter(|reason| *reason != outcome.name());
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let took = seconds(at_ms.saturating_sub(self.begun_ms));
         let mut figures = format!("{}  {took}", spending_text(&self.spent));

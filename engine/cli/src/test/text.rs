@@ -73,9 +73,17 @@ fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String
     ];
     let told = words.iter().enumerate().filter(|(at, (count, _))| *at == 0 || *count > 0);
     let told: Vec<String> = told.map(|(_, (count, word))| format!("{count} {word}")).collect();
-    let is_pending = mode != Mode::Accept && (count(Verdict::Pending) > 0 || stale > 0);
-    let hint = "look at what is pending with `rondo test --review`, or take it over with `rondo test --accept`\n";
-    format!("{} in {:.2} s\n{}", told.join(", "), took.as_secs_f64(), if is_pending { hint } else { "" })
+    let mut taken = reports.iter().flat_map(|report| &report.scenarios).flat_map(|tested| &tested.snapshots);
+    let hint = match mode {
+        Mode::Accept if taken.any(|taken| taken.state != SnapshotState::Same) => {
+            "nothing is accepted of a scenario that is not as expected or has a fault: mend it first\n"
+        }
+        Mode::Pend | Mode::Check if count(Verdict::Pending) > 0 || stale > 0 => {
+            "look at what is pending with `rondo test --review`, or take it over with `rondo test --accept`\n"
+        }
+        _ => "",
+    };
+    format!("{} in {:.2} s\n{hint}", told.join(", "), took.as_secs_f64())
 }
 
 pub fn faults(tested: &ScenarioResult) -> String {
