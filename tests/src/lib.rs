@@ -128,22 +128,26 @@ pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<
     start_with(engine, checked, input, run_config).await
 }
 
-/// Starts a thread of `checked` on `input` with what `run_config` gives.
-///
-/// # Panics
-/// When it cannot be started.
-pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, run_config: RunConfig) -> ThreadHandle {
-    let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
-    let new = NewThread {
-        workflow,
-        policy,
+/// A thread of `checked` on `input` that has not begun.
+pub fn new_thread(checked: &Checked, input: Value) -> NewThread {
+    NewThread {
+        workflow: checked.workflow.clone(),
+        policy: checked.policy.clone(),
         input,
         file: None,
         script: None,
         recorded: None,
         workspace: None,
         labels: rondo_core::Labels::default(),
-    };
+    }
+}
+
+/// Starts a thread of `checked` on `input` with what `run_config` gives.
+///
+/// # Panics
+/// When it cannot be started.
+pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, run_config: RunConfig) -> ThreadHandle {
+    let new = new_thread(checked, input);
     engine.start(new, run_config).await.unwrap_or_else(|error| panic!("not started: {error}"))
 }
 

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use rondo_agent_kit::model::Model;
 use rondo_core::{Ended, Engine, SystemEnv};
 use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, Outcome, What};
+use rondo_protocol::id::ThreadId;
 use rondo_store::MemoryStore;
-use rondo_tests::{FnModel, checked, follow, start};
+use rondo_tests::{FnModel, checked, follow, new_thread, run_config, start};
 
 fn engine() -> Engine {
     Engine::new(Arc::new(MemoryStore::default()), Arc::new(SystemEnv::default()), registry())
@@ -193,6 +195,26 @@ async fn attempts_are_repeated_then_another_model_is_asked_then_the_graph_routes
     insta::assert_snapshot!(told(FAULTS, model).await);
 }
 
+/// A provider that wants a longer pause than the call may take leaves it to the next model.
+#[tokio::test]
+async fn a_pause_that_is_too_long_goes_to_the_fallback() {
+    let model = |call: &ModelCall| match (call.site.role.as_str(), call.model.as_str()) {
+        ("a", "small") | ("b", _) => Ok("---\nstatus: done\n---\n".to_owned()),
+        _ => Err(Fault { retry_after_ms: Some(30_000), ..busy() }),
+    };
+    let workflow = FAULTS.replace("    fallback: [small]", "    fallback: [small]\n    timeout: 10s");
+    insta::assert_snapshot!(told(&workflow, model).await, @r"
+    a visit 1
+      attempt 0 of default failed: RN1004
+      1 a done
+    a -> b
+    b visit 1
+      2 b done
+    b -> 
+    done at done, reason None, result {}
+    ");
+}
+
 #[tokio::test]
 async fn an_unrouted_fault_stops_the_thread_and_it_can_be_resumed() {
     let engine = engine();
@@ -246,5 +268,28 @@ async fn a_thread_that_is_cancelled_has_ended_for_good() {
     assert!(matches!(engine.cancel(&thread).await, Err(rondo_core::Error::HasEnded { .. })));
     let run_config = |_: &_, _: &_| -> Result<_, rondo_core::Error> { panic!("not asked for") };
     let resumed = engine.resume(&thread, run_config).await.unwrap();
-    assert!(matches!(resumed, rondo_core::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
+    assert!(matches!(resumed, rondo_core::Resumed::Ended { ending } if ending.outcome == Outcome::Cancelled));
+}
+
+/// Roles that answer without a call decide their first step before anything is stored.
+#[tokio::test]
+async fn a_thread_that_was_stored_and_did_not_begin_resumes_whatever_it_starts_with() {
+    for first in [
+        "{ kind: rule, output: { go: null } }",
+        "{ kind: selector, by: round_robin, output: { go: { instruction: string, reason: string } } }",
+    ] {
+        let workflow = format!(
+            "rondo: 1\nname: first\nroles: {{ first: {first}, writer: {{ system: Write. }} }}\ngraph:\n  start: {{ to: first }}\n  \
+             first: {{ go: {{ to: writer, prompt: x }} }}\n  writer: {{ done: {{ to: end }} }}\n"
+        );
+        let (engine, checked, thread) = (engine(), checked(&workflow), ThreadId::from_parts(0, 1));
+        let model: Arc<dyn Model> = Arc::new(FnModel(|_: &ModelCall| Ok("text".to_owned())));
+        let run_config = || run_config(&checked.workflow, &model);
+        let commit = engine.compose(new_thread(&checked, Value::empty_object()), &run_config(), &thread).unwrap();
+        engine.store().commit(commit).await.unwrap();
+        let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(run_config())).await.unwrap();
+        let rondo_core::Resumed::Running(handle) = resumed else { panic!("it has ended") };
+        let (_, ended) = follow(handle).await;
+        assert!(matches!(ended, Ended::Finished(ending) if ending.outcome == Outcome::Done), "{first}");
+    }
 }

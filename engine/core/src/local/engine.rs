@@ -202,6 +202,8 @@ impl Engine {
         let limits = run_config.ceilings.over(&graph.policy().limits);
         let input = Arc::new(start.input);
         let mut machine = Machine::new(Definition { graph: Arc::clone(&graph), start: start_digest, input, limits }, 1);
+        // Before the first decisions, which may make a step without a call: the row has none yet.
+        let checkpoint = machine.checkpoint().map_err(Error::Fault)?;
         let steps = Steps::new(&*parts.store, thread.clone(), start_digest, &workflow)?;
         let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &steps);
         let told = first.iter().filter_map(|action| match action {
@@ -222,7 +224,7 @@ impl Engine {
             label: labels.label,
             tags: labels.tags,
             raised: Vec::new(),
-            checkpoint: machine.checkpoint().map_err(Error::Fault)?,
+            checkpoint,
             origin: origin.to_bytes()?,
         };
         let objects = objects.into_iter().chain(files).collect();

@@ -38,13 +38,9 @@ impl Engine {
             let found = recovered(&**store, thread, &path, asks)?;
             in_flight.extend(found.map(|found| (path, found)));
         }
-        let stored = Stored {
-            checkpoint: &row.checkpoint,
-            lanes,
-            recovered: in_flight.clone(),
-            version: row.version,
-            seq: row.seq,
-        };
+        // Before the first step there is nothing to restore, and earlier versions wrote what they were about to commit.
+        let checkpoint = if row.seq == 0 { &[] } else { row.checkpoint.as_slice() };
+        let stored = Stored { checkpoint, lanes, recovered: in_flight.clone(), version: row.version, seq: row.seq };
         if let Some(machine) = Machine::restore(definition.clone(), stored, &steps).map_err(Error::Fault)? {
             return Ok(machine);
         }
