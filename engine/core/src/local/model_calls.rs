@@ -327,9 +327,10 @@ impl<'a> VisitEffects<'a> {
             let passed = deadline.left() == Duration::ZERO;
             // A provider times out at the deadline; the deadline names the limit.
             let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault() } else { fault };
-            let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
-            let wait = if again {
-                let wait = retry::pause(retry, of_this_model, &fault, parts.env.random());
+            let again = of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
+            let pause = again.then(|| retry::pause(retry, of_this_model, &fault, parts.env.random()));
+            // A pause that the deadline does not allow leaves the call to the next model.
+            let wait = if let Some(wait) = pause.filter(|wait| *wait < deadline.left()) {
                 of_this_model += 1;
                 wait
             } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.runtime.heads.len() {
@@ -339,9 +340,6 @@ impl<'a> VisitEffects<'a> {
             } else {
                 return Err(fault);
             };
-            if wait >= deadline.left() {
-                return Err(fault);
-            }
             parts.sink.offer(|| What::CallRetried {
                 visit: visit_of(&call.site),
                 attempt,
