@@ -227,6 +227,11 @@ impl Repair<'_, '_> {
             batches.extend(keys::batch_of(key));
             keys::thread_of_row(key).map_or(Ok(()), |thread| self.thread_and_what_it_needs(thread))
         })?;
+        if !std::mem::take(&mut faults).into_list().is_empty() {
+            let what =
+                "records of batches may be lost, because a part of their table cannot be read; their threads are kept";
+            self.tell(Loss::without_thread(LossKind::Batch, what));
+        }
         // A damaged table hides the rows of others in its range from a scan, but not from a look by key.
         entries::threads_with_steps(from, &mut faults, &mut |thread, _| self.thread_and_what_it_needs(thread.clone()))?;
         batches.iter().try_for_each(|batch| self.batch(batch))
