@@ -342,3 +342,16 @@ fn a_key_in_a_changed_input_enters_no_fork() {
     assert!(exported.contains("see ") && !exported.contains(KEY), "{exported}");
     place.run(["verify", fork]).exits(0);
 }
+
+/// A fork that waits continues with the script that it was made with.
+#[test]
+fn a_fork_with_a_script_of_its_own_keeps_it() {
+    let place = paused_after(1);
+    let unattended = SCRIPT.replace("approver:\n  - { status: approved, fields: { note: go } }\n", "");
+    place.file("other.yaml", unattended.replace("First.", "Other."));
+    place.run(["fork", "last", "--at", "last", "--script", "other.yaml"]).exits(75);
+    place.run(["answer", "last", "--status", "approved"]).exits(0);
+    let fork = thread(&place)["thread"].as_str().unwrap().to_owned();
+    let written = steps(&place, &fork).into_iter().find(|step| step["role"] == "writer").unwrap();
+    assert_eq!(written["body"], "Other.");
+}

@@ -51,7 +51,7 @@ pub(super) fn notice(
         told
     };
     let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
-    let request = ForkRequest { at: None, edited: Some(edited), answer: None };
+    let request = ForkRequest { edited: Some(edited), ..ForkRequest::default() };
     let fork = completed(&format!("`rondo fork {thread} --with {}`", shell_argument(file))).into_owned();
     Some(match plan_fork(store, thread, &request) {
         Ok(plan) => {

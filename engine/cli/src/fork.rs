@@ -68,7 +68,8 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
             let file = loaded.as_ref().map(|loaded| absolute(&loaded.path, &here));
             Ok::<_, Failure>(Edited { workflow, policy, input, file })
         });
-        let request = ForkRequest { at, edited: edited.transpose()?, answer: answer.clone() };
+        let edited = edited.transpose()?;
+        let request = ForkRequest { at, edited, answer: answer.clone(), ..ForkRequest::default() };
         let plan = plan_fork(store, &thread, &request)?;
         Ok((thread, row, request, plan))
     };
@@ -86,7 +87,8 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let subject = ContinueTarget::Fork(loaded.as_ref());
     let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
-    let (request, plan) = meant.ok_or_else(no_threads)?;
+    let (mut request, plan) = meant.ok_or_else(no_threads)?;
+    (request.script, request.recorded) = run_spec.replay.files();
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
     show_task(task, writing, &args.run.view, output)
 }

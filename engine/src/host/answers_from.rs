@@ -85,6 +85,12 @@ impl ReplaySource {
         self.text.as_deref().map(str::to_owned)
     }
 
+    /// The files of the script and of the recording, as a thread names them.
+    pub fn files(&self) -> (Option<String>, Option<String>) {
+        let script = self.script.as_ref().map(|(_, file)| file.clone());
+        (script, self.recorded.as_ref().map(|recording| recording.file.clone()))
+    }
+
     pub fn is_any(&self) -> bool {
         self.script.is_some() || self.recorded.is_some()
     }

@@ -57,9 +57,9 @@ impl Draft {
         let answers = if answers == AnswersFrom::Unchosen { operator.answers.clone() } else { answers };
         let checked = &loaded.checked;
         let replay = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
-        let script_file = replay.script.as_ref().map(|(_, file)| file.clone());
+        let (script, recorded) = replay.files();
         let mut settings = operator.files.whole()?;
-        tooling::hold(&mut settings, loaded.files(script_file.as_deref(), here), &checked.workflow);
+        tooling::hold(&mut settings, loaded.files(script.as_deref(), here), &checked.workflow);
         let mut workflow = checked.workflow.clone();
         set_models(&models, &mut workflow, &mut settings)?;
         let new = NewThread {
@@ -67,8 +67,8 @@ impl Draft {
             policy: limited(checked.policy.clone(), &limits)?,
             input: Value::Null,
             file: Some(absolute(&loaded.path, here)),
-            script: script_file,
-            recorded: replay.recorded.as_ref().map(|recording| recording.file.clone()),
+            script,
+            recorded,
             workspace: Some(settings.workspace.to_string_lossy().into_owned()),
             labels,
         };

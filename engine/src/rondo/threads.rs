@@ -473,10 +473,11 @@ impl Fork {
         let Self { rondo, thread, at, answer, input } = self;
         let preparing = rondo.clone();
         let prepared = rondo.reading_thread(&thread, move |store, thread, row| {
-            let request = request(store, (thread, row), at, answer, input)?;
+            let mut request = request(store, (thread, row), at, answer, input)?;
             let plan = plan_fork(store, thread, &request)?;
             let run_spec =
                 preparing.continued(store, (thread, row), ContinueTarget::Fork(None), preparing.as_begun())?;
+            (request.script, request.recorded) = run_spec.replay.files();
             Ok((thread.clone(), request, plan, run_spec))
         });
         let (thread, request, plan, run_spec) = prepared.await?;
@@ -503,7 +504,7 @@ fn request(
         return Err(Failure::new(Code::ForkUnclear, what));
     }
     let edited = if input.is_empty() { None } else { Some(with_input(store, row, input)?) };
-    Ok(ForkRequest { at, edited, answer })
+    Ok(ForkRequest { at, edited, answer, ..ForkRequest::default() })
 }
 
 /// The definition of a thread with some of its inputs changed.

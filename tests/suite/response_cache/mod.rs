@@ -741,7 +741,7 @@ async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
         asked.lock().unwrap().clear();
         let (workflow, policy) = (edited.workflow.clone(), edited.policy.clone());
         let edited = at.is_none().then_some(Edited { workflow, policy, input: None, file: None });
-        let request = ForkRequest { at, edited, answer: None };
+        let request = ForkRequest { at, edited, ..ForkRequest::default() };
         let plan = plan_fork(&*bench.store, &first.thread, &request).unwrap();
         assert_eq!((plan.at, plan.again.steps), (1, 2));
         let fork = bench.engine.fork(&first.thread, plan.at, &request, &RunConfig::default()).await.unwrap();

@@ -47,6 +47,10 @@ pub struct ForkRequest {
     pub edited: Option<Edited>,
     /// The answer in place of that of the step after the last shared one, exactly as its role would give it.
     pub answer: Option<String>,
+    /// The file of the script that its answers come from.
+    pub script: Option<String>,
+    /// That of the recording.
+    pub recorded: Option<String>,
 }
 
 impl ForkRequest {
@@ -58,8 +62,8 @@ impl ForkRequest {
             policy: edited.policy.clone(),
             input: edited.input.clone().unwrap_or(Value::Null),
             file: edited.file.clone().or(origin.file),
-            script: origin.script,
-            recorded: origin.recorded,
+            script: self.script.clone(),
+            recorded: self.recorded.clone(),
             workspace: origin.workspace,
             labels: Labels::default(),
         })
@@ -449,7 +453,15 @@ impl Engine {
         let now_ms = self.parts.env.now_ms();
         let new = self.parts.env.thread_id();
         let is_whole = at == row.seq;
-        let origin = Origin { started_at_ms: now_ms, ending: None, stop: None, forms: Vec::new(), ..origin };
+        let origin = Origin {
+            started_at_ms: now_ms,
+            ending: None,
+            stop: None,
+            forms: Vec::new(),
+            script: request.script.clone(),
+            recorded: request.recorded.clone(),
+            ..origin
+        };
         let mut fork = Row {
             version: 0,
             status: Status::Stopped,
