@@ -224,7 +224,7 @@ impl ThreadDriver {
     async fn cancelled(&self, thread: &ThreadId) -> Result<Leaving, Unable> {
         let host = self.rondo.host().await?;
         match host.engine().cancel(thread).await {
-            Ok(Cancelled::Ended { .. }) => Ok(Leaving::Settled),
+            Ok(Cancelled::Ended) => Ok(Leaving::Settled),
             Ok(Cancelled::Stopping) => Err(Unable::Here("the thread has not ended here yet".to_owned())),
             Err(Error::HasEnded { ending, .. }) if ending.outcome == Outcome::Cancelled => Ok(Leaving::Settled),
             Err(error) => Err(Failure::from(error).into()),

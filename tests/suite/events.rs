@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rondo_core::local::{SubscribeError, Subscription};
+use rondo_core::local::{self, SubscribeError, Subscription};
 use rondo_core::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv};
 use rondo_hooks::registry;
 use rondo_protocol::Value;
@@ -86,6 +86,39 @@ async fn durable_events_are_had_again_from_the_store_after_any_of_them() {
             assert_eq!(rest, told[at + 1..]);
         }
     }
+}
+
+/// The last step is one of a lane, and not the thread's head.
+#[tokio::test]
+async fn the_end_of_a_thread_that_failed_in_a_lane_is_had_again_as_it_was_told() {
+    let workflow = r#"
+rondo: 1
+name: lanes
+roles:
+  a: { system: x }
+  b: { system: y, output: { good: null, bad: null } }
+  c: { system: z }
+graph:
+  start: { to: a, prompt: go }
+  a: { done: { to: [b, b], prompt: go, join: c } }
+  b: { good: { to: c }, bad: { to: fail, reason: "it is bad" } }
+  c: { done: { to: end } }
+"#;
+    let engine = over(&Arc::new(MemoryStore::default()));
+    let model = |call: &ModelCall| match call.site.role.as_str() {
+        "b" => Ok("---\nstatus: bad\n---\n".to_owned()),
+        _ => Ok(DONE.to_owned()),
+    };
+    let handle = start(&engine, &checked(workflow), Value::empty_object(), Arc::new(FnModel(model))).await;
+    let thread = handle.thread.clone();
+    let (events, ended) = follow(handle).await;
+    assert!(matches!(ended, Ended::Finished(ending) if ending.outcome == Outcome::Failed));
+    assert_eq!(all(engine.subscribe(&thread, EventId::NONE).unwrap()).await, durable(&events));
+    let stored = local::finished(engine.store().as_ref(), engine.store().durability(), &thread).unwrap();
+    assert_eq!(stored.as_ref(), events.last());
+    assert!(
+        matches!(&stored.unwrap().what, What::ThreadFinished { status: Some(status), .. } if status.as_str() == "done")
+    );
 }
 
 #[tokio::test]

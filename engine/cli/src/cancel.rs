@@ -1,5 +1,6 @@
 use rondo::core::Cancelled;
-use rondo::run::{cancel as cancel_thread, finished};
+use rondo::core::local::finished;
+use rondo::run::cancel as cancel_thread;
 
 use super::find_thread::find_thread;
 use super::named_command::hinted;
@@ -22,9 +23,9 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (thread, _) = find_thread(existing_store_at(&store.opening.folder)?.store.as_ref(), &args.thread)?;
     let writing = Writing { rondo, to_open: Some(store) };
     let exit = with_session(writing, async |Session { rondo, host, .. }| {
-        if let Cancelled::Ended { ending, head } = cancel_thread(&rondo, &thread).await? {
-            let event = finished(host.engine().store().as_ref(), thread.clone(), ending, head)?;
-            if output.is_json() {
+        if cancel_thread(&rondo, &thread).await? == Cancelled::Ended && output.is_json() {
+            let store = host.engine().store();
+            if let Some(event) = finished(store.as_ref(), store.durability(), &thread)? {
                 output.line(&event.line(hinted))?;
             }
         }

@@ -112,11 +112,8 @@ pub(super) async fn cancel(rondo: &Rondo, thread: &ThreadId) -> Result<Option<Ca
     }
     copy.thread(thread).await?;
     let row = rondo.host().await?.engine().store().row(thread)?;
-    let ending = row.as_ref().map_or(Ok(None), |row| origin(thread, row).map(|origin| origin.ending))?;
-    Ok(Some(match ending {
-        Some(ending) => Cancelled::Ended { ending, head: row.and_then(|row| row.head) },
-        None => Cancelled::Stopping,
-    }))
+    let has_ended = row.map_or(Ok(false), |row| origin(thread, &row).map(|origin| origin.ending.is_some()))?;
+    Ok(Some(if has_ended { Cancelled::Ended } else { Cancelled::Stopping }))
 }
 
 fn unrecorded(run_spec: &RunSpec) -> Result<(), Failure> {

@@ -9,12 +9,11 @@ use rondo_core::exit::Exit;
 use rondo_core::local::{Ended, ForkRequest, NewThread, PersonAnswer, RunConfig, Stopper, ThreadHandle};
 use rondo_core::thread::Ending;
 use rondo_core::{Cancelled, Resumed, local};
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Diagnostic;
-use rondo_protocol::event::{Event, What};
+use rondo_protocol::event::Event;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Workflow, types};
-use rondo_protocol::{Digest, Value};
-use rondo_store::{self as store, StepStore};
 
 use super::end::End;
 #[cfg(feature = "restate")]
@@ -242,7 +241,7 @@ pub async fn resume(
     let engine = rondo.host().await?.engine();
     match engine.resume(thread, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, None, handle)),
-        Resumed::Ended { ending, head } => Run::over(rondo, thread, run_spec, ending, head).await,
+        Resumed::Ended { ending } => Run::over(rondo, thread, run_spec, ending).await,
     }
 }
 
@@ -263,7 +262,7 @@ pub async fn answer(
     let engine = rondo.host().await?.engine();
     match engine.answer(thread, answer, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, recorder, handle)),
-        Resumed::Ended { ending, .. } => Err(not_waiting(thread, ending.outcome.name())),
+        Resumed::Ended { ending } => Err(not_waiting(thread, ending.outcome.name())),
     }
 }
 
@@ -329,16 +328,13 @@ impl Run {
         Self { rondo, thread, spec, recorder: None, stopper, state: State::Remote(Box::new(run)) }
     }
 
-    async fn over(
-        rondo: &Rondo,
-        thread: &ThreadId,
-        spec: RunSpec,
-        ending: Ending,
-        head: Option<Digest>,
-    ) -> Result<Self, Failure> {
-        let (id, told, host) = (thread.clone(), ending.clone(), rondo.host().await?.clone());
-        let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head)?)).await?;
-        let state = State::Over(Some(Box::new(last)), ending);
+    async fn over(rondo: &Rondo, thread: &ThreadId, spec: RunSpec, ending: Ending) -> Result<Self, Failure> {
+        let (id, host) = (thread.clone(), rondo.host().await?.clone());
+        let last = blocking(move || {
+            let store = host.engine().store();
+            Ok(local::finished(&**store, store.durability(), &id)?)
+        });
+        let state = State::Over(last.await?.map(Box::new), ending);
         let (rondo, thread, stopper) = (rondo.clone(), thread.clone(), Stopper::default());
         Ok(Self { rondo, thread, spec, recorder: None, stopper, state })
     }
@@ -421,20 +417,4 @@ impl Run {
     pub fn run_spec(&self) -> &RunSpec {
         &self.spec
     }
-}
-
-/// The last event of a thread that has ended.
-#[doc(hidden)]
-pub fn finished(
-    store: &dyn StepStore,
-    thread: ThreadId,
-    ending: Ending,
-    head: Option<Digest>,
-) -> Result<Event, store::Error> {
-    let Ending { outcome, reason, result, at_ms } = ending;
-    let last = store.row(&thread)?.map_or(Ok(None), |row| store.step(&thread, row.seq))?;
-    let status = last.map(|(stored, _)| stored.step.status);
-    let what = What::ThreadFinished { outcome, head, status, reason, result: Arc::unwrap_or_clone(result) };
-    let id = local::end(store, &thread)?;
-    Ok(Event { id, thread, parent: None, durability: store.durability(), at_ms, what })
 }

@@ -101,7 +101,7 @@ pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Res
 pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let thread = server.of_thread(word, |_, _, (thread, _)| Ok(thread)).await?;
     // A run that is still stopping is told by the status of the thread.
-    let (Cancelled::Ended { .. } | Cancelled::Stopping) = run::cancel(&server.rondo, &thread).await?;
+    let (Cancelled::Ended | Cancelled::Stopping) = run::cancel(&server.rondo, &thread).await?;
     started(&server, thread).await
 }
 

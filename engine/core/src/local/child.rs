@@ -59,7 +59,7 @@ pub(super) async fn visit(
     let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
     let handle = match begun.map_err(|error| fault_of(error, &site))? {
         Resumed::Running(handle) => handle,
-        Resumed::Ended { ending, .. } => return ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
+        Resumed::Ended { ending } => return ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
     };
     match follow(context, handle).await {
         Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),

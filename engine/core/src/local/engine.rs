@@ -267,15 +267,14 @@ impl Engine {
         run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
         let store = &self.parts.store;
-        let (mut row, mut origin) = self.row(thread)?;
-        if let Some(ending) = origin.ending {
-            return Ok(Resumed::Ended { ending, head: row.head });
+        if let Some(ending) = self.row(thread)?.1.ending {
+            return Ok(Resumed::Ended { ending });
         }
         let driven = self.claim(thread).await?;
         // Read again: no other process changes it from here on.
-        (row, origin) = self.row(thread)?;
+        let (mut row, mut origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
-            return Ok(Resumed::Ended { ending, head: row.head });
+            return Ok(Resumed::Ended { ending });
         }
         if let Some(answer) = &answer {
             self.is_open(thread, (&row, &origin), answer)?;
@@ -384,25 +383,23 @@ impl Engine {
             };
             (row, origin) = self.row(thread)?;
             // The run has written its end, unless the store failed.
-            let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
-            if let Some(ending) = ending {
-                return Ok(Cancelled::Ended { ending, head: row.head });
+            if origin.ending.as_ref().is_some_and(|ending| ending.outcome == Outcome::Cancelled) {
+                return Ok(Cancelled::Ended);
             }
         }
         if let Some(ending) = origin.ending {
             return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
         }
-        let ending = Ending::cancelled(self.parts.env.now_ms());
         let waiting: BTreeSet<ThreadId> = origin.forms.drain(..).filter_map(|open| open.thread).collect();
-        origin.ending = Some(ending.clone());
+        origin.ending = Some(Ending::cancelled(self.parts.env.now_ms()));
         origin.stop = None;
         row.status = Status::Cancelled;
         row.origin = origin.to_bytes()?;
-        let row = self.keep_row(thread, row, Vec::new()).await?;
+        self.keep_row(thread, row, Vec::new()).await?;
         for child in waiting {
             self.cancel_below(thread, child).await?;
         }
-        Ok(Cancelled::Ended { ending, head: row.head })
+        Ok(Cancelled::Ended)
     }
 
     /// Ends a waiting descendant of `root` for good, and the threads between them.

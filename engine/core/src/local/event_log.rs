@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use rondo_protocol::Digest;
 use rondo_protocol::event::{CommittedSite, Durability, Event, EventId, Visit, What};
-use rondo_protocol::id::ThreadId;
+use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::object::{Note, Record};
 
 use super::Position;
+use super::hub::size_bytes;
 use super::past::origin;
 use crate::store::{Error, Read, Row, StoredRecord};
-use crate::thread::Origin;
+use crate::thread::{Ending, Origin};
 
 /// How many steps are read at a time.
 const PAGE_STEPS: u64 = 64;
+
+/// A page ends early once the texts of its events come to so many bytes.
+const PAGE_BYTES: usize = 4 << 20;
 
 /// A part of a thread's durable events.
 #[derive(Debug, Default)]
@@ -23,27 +28,18 @@ pub struct Page {
     pub is_last: bool,
 }
 
-/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps. `None` if there is no such thread.
+/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps and with about [`PAGE_BYTES`] of text. `None` if there is no such thread.
 pub fn after(
     store: &dyn Read,
     durability: Durability,
     thread: &ThreadId,
     after: EventId,
 ) -> Result<Option<Page>, Error> {
-    let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
-    let parent = row.parent.as_ref().map(|parent| &parent.thread);
-    let event = |id, at_ms, what| Event {
-        id: Some(id),
-        thread: thread.clone(),
-        parent: parent.cloned(),
-        durability,
-        at_ms,
-        what,
-    };
+    let Some((row, mut origin)) = read(store, thread)? else { return Ok(None) };
     let mut events = Vec::new();
     let tell = |events: &mut Vec<Event>, id: EventId, at_ms, what| {
         if id > after {
-            events.push(event(id, at_ms, what));
+            events.push(event(durability, thread, &row, (id, at_ms, what)));
         }
     };
     if after.seq == 0 {
@@ -52,34 +48,38 @@ pub fn after(
         }
     }
     let first = after.seq.max(1);
-    let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
+    let mut last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
+    let mut page_bytes = 0_usize;
     store.scan(thread, first..=last, &mut |stored, note| {
         for (id, what) in of_record(thread, &stored, &note) {
+            page_bytes = page_bytes.saturating_add(size_bytes(&what));
             tell(&mut events, id, note.ended_at_ms, what);
         }
-        true
+        if page_bytes >= PAGE_BYTES {
+            last = stored.seq;
+        }
+        page_bytes < PAGE_BYTES
     })?;
     let is_last = last == row.seq;
-    if let Some(ending) = origin.ending.filter(|_| is_last) {
-        let last_step = store.record_at(thread, row.seq)?;
-        let status = last_step.as_ref().and_then(|(stored, _)| match &stored.record {
-            Record::Step(step) => Some(step.status.clone()),
-            Record::Rebind(_) | Record::Compaction(_) => None,
-        });
-        let what = What::ThreadFinished {
-            outcome: ending.outcome,
-            head: row.head,
-            status,
-            reason: ending.reason,
-            result: Arc::unwrap_or_clone(ending.result),
-        };
-        let id = match last_step {
-            Some((_, note)) => EventId { seq: row.seq, k: told(&note.after) },
-            None => EventId { seq: 0, k: told(&origin.after) },
-        };
-        tell(&mut events, id.next(), ending.at_ms, what);
+    if let Some(ending) = origin.ending.take().filter(|_| is_last) {
+        let (id, at_ms) = (position(store, &row, thread, &origin)?.id.next(), ending.at_ms);
+        tell(&mut events, id, at_ms, of_end(store, thread, &row, ending)?);
     }
     Ok(Some(Page { events, is_last }))
+}
+
+/// The last event of a thread that has ended; `None` of any other.
+pub fn finished(store: &dyn Read, durability: Durability, thread: &ThreadId) -> Result<Option<Event>, Error> {
+    let Some((row, mut origin)) = read(store, thread)? else { return Ok(None) };
+    let Some(ending) = origin.ending.take() else { return Ok(None) };
+    let (id, at_ms) = (position(store, &row, thread, &origin)?.id.next(), ending.at_ms);
+    let what = of_end(store, thread, &row, ending)?;
+    Ok(Some(event(durability, thread, &row, (id, at_ms, what))))
+}
+
+fn event(durability: Durability, thread: &ThreadId, row: &Row, (id, at_ms, what): (EventId, u64, What)) -> Event {
+    let parent = row.parent.as_ref().map(|parent| parent.thread.clone());
+    Event { id: Some(id), thread: thread.clone(), parent, durability, at_ms, what }
 }
 
 /// The last durable event of `thread`; `None` if there is no such thread.
@@ -109,6 +109,30 @@ fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Er
     let origin = origin(thread, &row)?;
     row.origin.clear();
     Ok(Some((row, origin)))
+}
+
+fn of_end(store: &dyn Read, thread: &ThreadId, row: &Row, ending: Ending) -> Result<What, Error> {
+    Ok(What::ThreadFinished {
+        outcome: ending.outcome,
+        head: row.head,
+        status: status_of(store, thread, row.head)?,
+        reason: ending.reason,
+        result: Arc::unwrap_or_clone(ending.result),
+    })
+}
+
+/// The status of the step that is a thread's head, or that the rebinds and compactions which are follow.
+fn status_of(store: &dyn Read, thread: &ThreadId, mut head: Option<Digest>) -> Result<Option<Status>, Error> {
+    while let Some(digest) = head {
+        let seq = store.place(thread, digest)?;
+        let found = seq.map_or(Ok(None), |seq| store.record_at(thread, seq))?;
+        match found.map(|(stored, _)| stored.record) {
+            Some(Record::Step(step)) => return Ok(Some(step.status)),
+            Some(other) => head = other.prev().first().copied(),
+            None => break,
+        }
+    }
+    Ok(None)
 }
 
 fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {

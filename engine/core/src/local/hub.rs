@@ -307,7 +307,7 @@ impl Queue {
 }
 
 /// The approximate size of an event: its large fields.
-fn size_bytes(what: &What) -> usize {
+pub(super) fn size_bytes(what: &What) -> usize {
     match what {
         What::Said { text, .. } | What::ModelDelta { text, .. } | What::Error { message: text, .. } => text.len(),
         What::HookReport { metrics: value, .. }

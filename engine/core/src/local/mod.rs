@@ -40,7 +40,7 @@ mod visit;
 
 pub use engine::Engine;
 pub use error::Error;
-pub use event_log::end;
+pub use event_log::{end, finished};
 pub use event_loop::Ended;
 pub use files::{FileRules, take_files};
 pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as plan_fork};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
@@ -173,8 +172,6 @@ pub enum Resumed {
     Ended {
         /// Its ending.
         ending: Ending,
-        /// The digest of its last step.
-        head: Option<Digest>,
     },
 }
 
@@ -182,12 +179,7 @@ pub enum Resumed {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
     /// The thread has ended.
-    Ended {
-        /// Its ending.
-        ending: Ending,
-        /// The digest of its last step.
-        head: Option<Digest>,
-    },
+    Ended,
     /// Its run is stopping and has not ended yet.
     Stopping,
 }
