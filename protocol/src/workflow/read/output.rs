@@ -38,6 +38,7 @@ impl Reader<'_> {
         let (mut rules, mut output) = (Vec::new(), Vec::new());
         let entries = self.entries(part).unwrap_or_default();
         self.some_status(part, entries.len());
+        self.rule_order(&entries);
         for entry in entries {
             let name = self.status_name(&entry);
             let (mut when, mut expressions, mut fields) = (None, Vec::new(), Vec::new());
@@ -64,6 +65,25 @@ impl Reader<'_> {
             }
         }
         (rules, output)
+    }
+
+    /// Checks that every status of a rule but the last has a condition.
+    fn rule_order(&mut self, entries: &[PathNode<'_>]) {
+        let Some((last, before)) = entries.split_last() else { return };
+        let is_read = |entry: &&PathNode<'_>| matches!(entry.node.kind, Kind::Null | Kind::Map(_));
+        let mut is_ordered = true;
+        for entry in before.iter().filter(is_read).filter(|entry| entry.node.get("when").is_none()) {
+            is_ordered = false;
+            let message = format!("`{}` has no `when` and is not the last status of its rule", excerpt(entry.name()));
+            let hint = "statuses are tried in order: write `when: EXPR` into it, or move it to the end";
+            self.report(entry.key_fault(Code::EdgeList, message).with_hint(hint));
+        }
+        let when = last.node.get("when").filter(|when| matches!(when.kind, Kind::Str(_) | Kind::Bool(_)));
+        if let Some(node) = when.filter(|_| is_ordered) {
+            let message = "the last status of a rule has a condition, and nothing is chosen when it does not hold";
+            let fault = PathNode { key: None, node, ..last.clone() }.fault(Code::EdgeList, message);
+            self.report(fault.with_hint("take out its `when`, or add a last status without one"));
+        }
     }
 
     fn expression_or_number(&mut self, part: &PathNode<'_>) -> Option<String> {

@@ -387,6 +387,24 @@ fn the_texts_of_a_part_are_given_each_with_its_own_path() {
 }
 
 #[test]
+fn every_status_of_a_rule_but_the_last_has_a_condition() {
+    let with = |output: &str| {
+        let text = format!(
+            "rondo: 1\nname: gate\nroles:\n  r: {{ kind: rule, output: {output} }}\ngraph:\n  start: {{ to: r }}\n  \
+             r: {{ high: {{ to: end }}, low: {{ to: end }} }}\n"
+        );
+        read("w.yaml", &text, &included())
+    };
+    for good in ["{ high: { when: 1 > 2, n: 1 }, low: }", "{ high: { when: true }, low: {} }"] {
+        assert!(with(good).is_ok(), "{good}");
+    }
+    let told = |output: &str| with(output).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    insta::assert_snapshot!(told("{ high: { when: 1 > 2 }, low: { when: 1 < 2 } }"), @"w.yaml:4:66: RN0218: the last status of a rule has a condition, and nothing is chosen when it does not hold (hint: take out its `when`, or add a last status without one)");
+    insta::assert_snapshot!(told("{ high: , low: { n: 1 } }"), @"w.yaml:4:30: RN0218: `high` has no `when` and is not the last status of its rule (hint: statuses are tried in order: write `when: EXPR` into it, or move it to the end)");
+    insta::assert_snapshot!(told("{ high: { n: 1 }, low: { when: 1 < 2 } }"), @"w.yaml:4:30: RN0218: `high` has no `when` and is not the last status of its rule (hint: statuses are tried in order: write `when: EXPR` into it, or move it to the end)");
+}
+
+#[test]
 fn what_serve_names_must_be_there() {
     let with = |serve: &str| {
         let text = format!("{SMALL}result: {{ text: \"{{{{ input.a }}}}\" }}\nserve: {serve}\n");
