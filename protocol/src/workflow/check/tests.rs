@@ -605,6 +605,24 @@ fn the_status_of_a_step_narrows_its_fields() {
 }
 
 #[test]
+fn a_member_that_an_object_does_not_declare_may_be_absent() {
+    for (fields, prompt, expected) in [
+        ("properties: { a: { type: string } }", "{{ output.o.b }}", "RN0414"),
+        ("properties: { a: { type: string } }", "{% if output.o.b %}{{ output.o.b }}{% endif %}", ""),
+        ("properties: { a: { type: string } }", "{{ output.o.b | default('-') }}", ""),
+        ("properties: { a: { type: string } }, required: [b]", "{{ output.o.b }}", ""),
+        ("properties: { a: { type: string } }, additionalProperties: false", "{{ output.o.b }}", "RN0411"),
+        ("description: anything", "{{ output.o.b }}", ""),
+    ] {
+        let text = format!(
+            "{HEAD}roles: {{ w: {{ output: {{ done: {{ o: {{ type: object, {fields} }} }} }} }}, e: {{}} }}\ngraph:\n  \
+             start: {{ to: w, prompt: x }}\n  w: {{ done: {{ to: e, prompt: \"{prompt}\" }} }}\n  e: {{ done: {{ to: end }} }}\n"
+        );
+        case(&mut String::new(), &format!("{fields}: {prompt}"), expected, &text);
+    }
+}
+
+#[test]
 fn an_edge_that_is_used_up_has_been_taken() {
     let text = graph(
         "  start: { to: editor, prompt: x }

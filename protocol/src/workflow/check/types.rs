@@ -148,19 +148,21 @@ impl<'w> Type<'w> {
     }
 }
 
-/// A property that a schema declares; an undeclared one has an unknown type, unless the schema forbids it.
+/// A property that a schema declares; an undeclared one has an unknown type and may be absent, unless the schema forbids
+/// it. Of an object without declared properties nothing is known.
 fn member_of_schema<'w>(schema: &'w Value, name: &str) -> Member<'w> {
+    let is_required = match schema.get("required") {
+        Some(Value::List(names)) => names.iter().any(|required| required.as_str() == Some(name)),
+        _ => false,
+    };
     let properties = schema.get("properties");
     if let Some(property) = properties.and_then(|properties| properties.get(name)) {
-        let is_required = match schema.get("required") {
-            Some(Value::List(names)) => names.iter().any(|required| required.as_str() == Some(name)),
-            _ => false,
-        };
         return Member::Known(Known::of(property).or_absent(!is_required));
     }
     match (schema.get("additionalProperties"), properties) {
         (Some(Value::Bool(false)), Some(Value::Object(known))) => Member::Unknown(known.keys().cloned().collect()),
         (Some(additional @ Value::Object(_)), _) => Member::Known(Known::of(additional).or_absent(true)),
+        (None, Some(_)) => Member::Known(Known::from(Type::Any).or_absent(!is_required)),
         _ => Member::Known(Type::Any.into()),
     }
 }
