@@ -143,7 +143,11 @@ impl Definitions {
             Shape::WorkflowName => {
                 json!({ "type": "string", "maxLength": 100, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" })
             }
-            Shape::Fields => by_name("^[A-Za-z_][A-Za-z0-9_]*[?]?$", &json!({ "type": ["string", "object"] })),
+            Shape::Fields => {
+                // A list has exactly one shorthand.
+                let one = json!({ "type": ["string", "object", "array"], "minItems": 1, "maxItems": 1 });
+                by_name("^[A-Za-z_][A-Za-z0-9_]*[?]?$", &one)
+            }
             Shape::StatusFields => or_null(&self.shape(Shape::Fields)),
             Shape::Output => some(by_name(STATUS, &self.shape(Shape::StatusFields))),
             Shape::Rules => {

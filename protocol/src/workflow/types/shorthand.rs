@@ -1,7 +1,8 @@
 //! Converts the type declarations of a file to JSON Schema 2020-12.
 //!
-//! Shorthands are allowed at the top of a field: a word, `word[]`, `a | b`, or a map of fields. Everything else is JSON
-//! Schema, with only known keywords and no references: nested references make validation exponential.
+//! Shorthands are allowed at the top of a field: a word, `word[]`, `a | b`, a map of fields, or a list with one
+//! shorthand. Everything else is JSON Schema, with only known keywords and no references: nested references make
+//! validation exponential.
 
 use std::collections::BTreeMap;
 
@@ -103,12 +104,22 @@ impl Expander<'_> {
                     node.to_value()
                 }
             },
-            _ => {
-                let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
-                let fault = SourceError::new(Code::WrongType, node.span, message);
-                self.refuse(fault.with_hint("such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"))
-            }
+            Kind::List(items) => match items.as_slice() {
+                [item] if is_shorthand(item) || matches!(item.kind, Kind::Str(_)) => {
+                    list_of(self.field(item, depth + 1))
+                }
+                _ => self.no_type(
+                    node,
+                    "a list holds one shorthand, such as `[string]`, or is written `{ type: array, items: ... }`",
+                ),
+            },
+            _ => self.no_type(node, "such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"),
         }
+    }
+
+    fn no_type(&mut self, node: &Node, hint: &str) -> Value {
+        let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
+        self.refuse(SourceError::new(Code::WrongType, node.span, message).with_hint(hint))
     }
 
     /// A word, a list `word[]` or an enum `a | b`.
@@ -288,11 +299,15 @@ impl Expander<'_> {
     }
 }
 
+fn list_of(items: Value) -> Value {
+    Value::from_iter([("items", items), ("type", Value::from("array"))])
+}
+
 fn word_schema(text: &str) -> Option<Value> {
     if let Some(item) = text.strip_suffix("[]") {
         // A shorthand allows one level of list; more are written as JSON Schema.
         let items = WORDS.contains(&item).then(|| word_schema(item))??;
-        return Some(Value::from_iter([("items", items), ("type", Value::from("array"))]));
+        return Some(list_of(items));
     }
     if text == FILE {
         return Some(file::schema());
@@ -305,6 +320,7 @@ fn is_shorthand(node: &Node) -> bool {
     match &node.kind {
         Kind::Str(text) => word_schema(text).is_some() || text.contains('|'),
         Kind::Map(entries) => !entries.is_empty() && is_object_shorthand(entries),
+        Kind::List(items) => matches!(items.as_slice(), [item] if is_shorthand(item)),
         _ => false,
     }
 }
@@ -316,7 +332,16 @@ fn is_object_shorthand(entries: &[(Key, Node)]) -> bool {
     let names_no_keyword = || entries.iter().all(|(key, _)| keyword(&key.name).is_none());
     !entries.is_empty()
         && !entries.iter().any(|(key, _)| key.name == "type")
+        && !has_keyword_lists(entries)
         && (shorthands.clone().all(|is| is) || names_no_keyword() && shorthands.any(|is| is))
+}
+
+/// Whether every key is a keyword and one of them holds a list that JSON Schema allows, such as `enum: [string]`.
+fn has_keyword_lists(entries: &[(Key, Node)]) -> bool {
+    let takes_list = |(key, node): &(Key, Node)| {
+        matches!(node.kind, Kind::List(_)) && matches!(keyword(&key.name), Some(Holds::Data | Holds::Schemas))
+    };
+    entries.iter().all(|(key, _)| keyword(&key.name).is_some()) && entries.iter().any(takes_list)
 }
 
 /// Whether a map with `type` probably means an object with a field of that name: its `type` is no type, or it also has

@@ -36,6 +36,21 @@ fn shorthands_become_json_schema() {
             "{ title: string, format: string }",
             r#"{"additionalProperties":false,"properties":{"format":{"type":"string"},"title":{"type":"string"}},"required":["title","format"],"type":"object"}"#,
         ),
+        ("[string]", r#"{"items":{"type":"string"},"type":"array"}"#),
+        ("[\"low | mid\"]", r#"{"items":{"enum":["low","mid"],"type":"string"},"type":"array"}"#),
+        (
+            "[[\"integer[]\"]]",
+            r#"{"items":{"items":{"items":{"type":"integer"},"type":"array"},"type":"array"},"type":"array"}"#,
+        ),
+        (
+            "[{ path: string, \"line?\": integer }]",
+            r#"{"items":{"additionalProperties":false,"properties":{"line":{"type":"integer"},"path":{"type":"string"}},"required":["path"],"type":"object"},"type":"array"}"#,
+        ),
+        (
+            "{ items: [{ title: string }] }",
+            r#"{"additionalProperties":false,"properties":{"items":{"items":{"additionalProperties":false,"properties":{"title":{"type":"string"}},"required":["title"],"type":"object"},"type":"array"}},"required":["items"],"type":"object"}"#,
+        ),
+        ("{ enum: [string] }", r#"{"enum":["string"]}"#),
         ("{ type: integer, default: 300 }", r#"{"default":300,"type":"integer"}"#),
         ("{ enum: [1, two, 3.0] }", r#"{"enum":[1,"two",3]}"#),
         ("{ anyOf: [{ type: string }, { type: \"null\" }] }", r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#),
@@ -65,7 +80,11 @@ fn what_is_no_type_is_refused_with_one_code_a_kind() {
         ("{ type: object, properties: { a: { $dynamicRef: \"#a\" } } }", Code::SchemaReference),
         ("{ type: object, $defs: {} }", Code::SchemaReference),
         ("{ enum: [a, null] }", Code::NullValue),
-        ("[string]", Code::WrongType),
+        ("[text]", Code::UnknownType),
+        ("[{ a: strin, b: string }]", Code::UnknownType),
+        ("[string, integer]", Code::WrongType),
+        ("[{ type: string }]", Code::WrongType),
+        ("[]", Code::WrongType),
         ("3", Code::WrongType),
     ] {
         assert_eq!(codes(text).first(), Some(&wanted), "{text}");
