@@ -13,7 +13,7 @@ use crate::workflow::{Ordered, source_map};
 
 impl Reader<'_> {
     pub(super) fn inputs(&mut self, part: &PathNode<'_>) -> Ordered<FieldName, Field> {
-        self.typed(part, Self::input_name)
+        self.typed(part, Self::input_name, true)
     }
 
     /// Reads the fields of a status; null means none.
@@ -21,19 +21,20 @@ impl Reader<'_> {
         if part.node.kind == Kind::Null {
             return Vec::new();
         }
-        self.typed(part, Self::field_name)
+        self.typed(part, Self::field_name, false)
     }
 
     fn typed(
         &mut self,
         part: &PathNode<'_>,
         name: fn(&mut Self, &PathNode<'_>) -> Option<(FieldName, bool)>,
+        takes_files: bool,
     ) -> Ordered<FieldName, Field> {
         let mut fields = Vec::new();
         let mut seen = BTreeSet::new();
         for entry in self.entries(part).unwrap_or_default() {
             let name = name(self, &entry);
-            let schema = if self.is_given(&entry) { self.schema(&entry) } else { None };
+            let schema = if self.is_given(&entry) { self.schema(&entry, takes_files) } else { None };
             let Some((name, optional)) = name else { continue };
             // The `?` is not part of the field's name.
             let path = source_map::key(&part.path, name.as_str());
@@ -53,7 +54,7 @@ impl Reader<'_> {
     }
 
     /// Reads a declared type as JSON Schema.
-    fn schema(&mut self, part: &PathNode<'_>) -> Option<Value> {
+    fn schema(&mut self, part: &PathNode<'_>, takes_files: bool) -> Option<Value> {
         let (schema, faults) = types::expand(part.node, part.name());
         if !faults.is_empty() {
             self.places.mark_incomplete(&part.path);
@@ -65,6 +66,11 @@ impl Reader<'_> {
                 self.report(fault);
             }
             return None;
+        }
+        if !takes_files && types::holds_files(&schema) {
+            let fault = part.fault(Code::UnknownType, "the type `file` stands in `input` only");
+            let hint = "declare the file under `input`, or name it here by a `string`";
+            return self.refuse(part, fault.with_hint(hint));
         }
         let text = schema.to_text();
         if !self.sound_schemas.contains(&text) {

@@ -35,6 +35,16 @@ pub fn is_files(schema: &Value) -> bool {
     schema.get("items").is_some_and(is_file)
 }
 
+/// Whether the shorthand for a file has a part in the schema, as it is or within lists and objects of shorthands.
+pub fn holds_files(schema: &Value) -> bool {
+    let has_items = schema.get("items").is_some_and(holds_files);
+    let has_member = match schema.get("properties") {
+        Some(Value::Object(properties)) => properties.values().any(holds_files),
+        _ => false,
+    };
+    has_items || has_member || *schema == self::schema()
+}
+
 /// The file that a value in the input of a thread names.
 pub fn file_ref(value: &Value) -> Option<FileRef> {
     let Value::Object(members) = value else { return None };
