@@ -1,5 +1,7 @@
 //! Checks every template of a workflow where it is used.
 
+mod child;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Findings;
@@ -196,7 +198,11 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         let path = key("roles", self.indexed.name(number));
         match &role.kind {
             RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, env().as_ref()),
-            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, env().as_ref()),
+            RoleKind::Workflow(child) => {
+                let (path, env) = (key(&path, "input"), env());
+                self.value(&path, &child.input.0, env.as_ref());
+                self.child_input(&path, child, env.as_ref());
+            }
             RoleKind::Rule(decision) => {
                 let env = env();
                 for (status, rule) in &decision.rules {

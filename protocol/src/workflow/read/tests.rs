@@ -273,6 +273,67 @@ graph:
 }
 
 #[test]
+fn what_a_role_gives_to_its_child_fits_what_the_child_declares() {
+    let child = |input: &str| {
+        format!(
+            "rondo: 1\nname: child\ninput: {input}\nroles: {{ w: {{}} }}\n\
+             graph: {{ start: {{ to: w, prompt: x }}, w: {{ done: {{ to: end }} }} }}\n"
+        )
+    };
+    let text = |given: &str| {
+        format!(
+            "rondo: 1\nname: parent\ninput: {{ level: \"low | high\", \"more?\": string, any: {{}} }}\nroles:\n  \
+             a: {{ output: {{ done: {{ n: integer, tags: \"string[]\" }} }} }}\n  \
+             c: {{ kind: workflow, workflow: child.yaml{given} }}\ngraph:\n  start: {{ to: a, prompt: x }}\n  \
+             a: {{ done: {{ to: c }} }}\n  c: {{ done: {{ to: end }}, failed: {{ to: fail }} }}\n"
+        )
+    };
+    let told = |declared: &str, given: &str| {
+        let own = files(&[("child.yaml", &child(declared))]);
+        let faults = read("w.yaml", &text(given), &own).err().unwrap_or_default();
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    for (declared, given) in [
+        ("{ t: string, \"o?\": string, d: { type: integer, default: 1 } }", ", input: { t: \"{{ body }}\" }"),
+        ("{ t: string }", ", input: { t: \"{{ output.n }} of 3\" }"),
+        ("{ t: string }", ", input: { t: \"{{ input.more }}\" }"),
+        ("{ n: integer, l: \"string[]\" }", ", input: { n: \"{{ output.n }}\", l: \"{{ output.tags }}\" }"),
+        ("{ n: integer }", ", input: { n: \"{{ input.any }}\" }"),
+        ("{ x: {} }", ", input: { x: \"{{ output.tags }}\" }"),
+        ("{ l: \"string[]\" }", ", input: { l: [\"{{ body }}\", two] }"),
+        ("{ l: \"integer[]\" }", ", input: { l: \"{{ output.tags }}\" }"),
+        ("{ level: \"high | top\" }", ", input: { level: \"{{ input.level }}\" }"),
+        ("{ level: \"high | top\" }", ", input: { level: \"{{ body }}\" }"),
+        ("{ photo: file }", ", input: { photo: \"data:text/plain;base64,{{ body }}\" }"),
+        ("{ photo: file }", ", input: { photo: \"data:text/plain;base64,YQ==\" }"),
+        ("{}", ""),
+    ] {
+        assert_eq!(told(declared, given), "", "{declared}{given}");
+    }
+    let mut list = String::new();
+    for (declared, given) in [
+        ("{ text: string }", ", input: { txt: \"{{ body }}\" }"),
+        ("{ text: string }", ", input: { text: x, more: x }"),
+        ("{}", ", input: { more: x }"),
+        ("{ text: string, words: integer }", ", input: { text: x }"),
+        ("{ text: string }", ""),
+        ("{ tags: \"string[]\" }", ", input: { tags: \"{{ body }}\" }"),
+        ("{ tags: \"string[]\" }", ", input: { tags: \"{{ output.tags | join }}\" }"),
+        ("{ tags: \"string[]\" }", ", input: { tags: [a, 2] }"),
+        ("{ text: string }", ", input: { text: 3 }"),
+        ("{ text: string }", ", input: { text: \"{{ output.n }}\" }"),
+        ("{ n: integer }", ", input: { n: \"{{ output.n }} of 3\" }"),
+        ("{ level: \"high | top\" }", ", input: { level: low }"),
+        ("{ level: \"best | top\" }", ", input: { level: \"{{ input.level }}\" }"),
+        ("{ photos: \"file[]\" }", ", input: { photos: \"{{ body }}\" }"),
+        ("{ photo: file }", ", input: { photo: a.png }"),
+    ] {
+        let _ = writeln!(list, "{declared}{given}\n    {}", told(declared, given));
+    }
+    insta::assert_snapshot!("child_inputs", list);
+}
+
+#[test]
 fn faults_of_a_child_carry_its_name_and_come_last() {
     let own = files(&[("parts/child.yaml", "rondo: 1\nname: child\nroles: { a: { systm: x } }\ngraph: {}\n")]);
     let text = "rondo: 1\nname: parent\nroles:\n  c: { kind: workflow, workflow: parts/child.yaml }\n  d: { kind: workflow, \

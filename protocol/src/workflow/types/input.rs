@@ -50,17 +50,21 @@ pub fn check_input(workflow: &Workflow, mut given: BTreeMap<String, Value>) -> R
             }
             continue;
         };
-        match files(name, field, value) {
-            Ok(value) => {
-                // The object of all inputs adds a level.
-                let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
-                faults.extend(if is_flat { violation(name, field, &value) } else { Some(too_deep(name)) });
-                input.insert(name.to_owned(), value);
-            }
+        match checked(name, field, value) {
+            Ok(value) => drop(input.insert(name.to_owned(), value)),
             Err(fault) => faults.push(fault),
         }
     }
     if faults.is_empty() { Ok(Value::Object(input)) } else { Err(faults) }
+}
+
+/// Checks the value of one input. A file in it then has its media type.
+pub(in crate::workflow) fn checked(name: &str, field: &Field, value: Value) -> Result<Value, InputFault> {
+    let value = files(name, field, value)?;
+    // The object of all inputs adds a level.
+    let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
+    let fault = if is_flat { violation(name, field, &value) } else { Some(too_deep(name)) };
+    fault.map_or(Ok(value), Err)
 }
 
 /// The value of an input that takes files: each with its media type.

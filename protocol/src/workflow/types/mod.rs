@@ -14,6 +14,7 @@ use crate::canonical::Value;
 
 pub(super) use file::holds_files;
 pub use file::{file_ref, files_of, is_file, is_files, take_files, with_contents};
+pub(super) use input::checked;
 pub use input::{InputFault, check_input, parse_input_text};
 pub use shorthand::expand;
 pub use validator::{SchemaError, Validator, Violation, object_schema};

@@ -6,6 +6,7 @@ mod presence;
 
 use std::ops::Range;
 
+pub(super) use self::path::listed;
 use self::presence::Facts;
 use super::flow::{Flow, State};
 use super::indexed_graph::IndexedGraph;

@@ -306,7 +306,7 @@ fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
     env.indexed.roles.get(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(in crate::workflow::check) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 12;
     let mut names: Vec<String> = names.take(SHOWN + 1).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
