@@ -1,6 +1,7 @@
 //! The graph of a file with numbers instead of names, for all rules.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::id::Status;
 use crate::object::FaultKind;
@@ -111,6 +112,11 @@ impl<'w> IndexedGraph<'w> {
 
     pub(super) fn status(&self, role: usize, number: usize) -> Option<&'w str> {
         self.roles.get(role)?.statuses.get(number).copied()
+    }
+
+    /// The numbers of a role's reserved statuses.
+    pub(super) fn reserved(&self, role: usize) -> Range<usize> {
+        self.roles.get(role).map_or(0..0, |role| role.role.output.len()..role.statuses.len())
     }
 
     pub(super) fn is_join(&self, role: usize) -> bool {

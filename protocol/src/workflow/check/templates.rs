@@ -1,5 +1,6 @@
 //! Checks every template of a workflow where it is used.
 
+mod branches;
 mod child;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +10,13 @@ use super::flow::{Flow, State};
 use super::indexed_graph::{EdgeTarget, GraphEdge, IndexedGraph};
 use super::lanes::Lanes;
 use super::types::{Known, Type};
-use super::typing::{TypeEnv, Typing};
+use super::typing::{Branches, TypeEnv, Typing};
 use crate::canonical::Value;
 use crate::diagnostic::Diagnostic;
 use crate::source::SourceError;
 use crate::workflow::source_map::{item, key};
 use crate::workflow::template::{Expr, Template, ValueTemplate};
-use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy, SelectorRole};
+use crate::workflow::{FanOut, Role, RoleKind, SelectBy, SelectorRole};
 
 const AT_START: &str = "nothing has run yet";
 const AT_JOIN: &str = "several lanes lead here";
@@ -26,7 +27,8 @@ type Names<'w> = Vec<(&'w str, Known<'w>)>;
 pub(super) fn check(findings: &mut Findings<'_, '_>) {
     let (indexed, lanes) = (findings.indexed, findings.lanes);
     let flow = Flow::new(indexed, lanes);
-    let mut templates = Templates { indexed, lanes, flow: &flow, given: BTreeMap::new(), findings };
+    let (given, joined) = (BTreeMap::new(), BTreeMap::new());
+    let mut templates = Templates { indexed, lanes, flow: &flow, given, joined, findings };
     templates.name_lanes();
     for (number, way) in indexed.edges.iter().enumerate() {
         templates.edge(number, way);
@@ -43,6 +45,8 @@ struct Templates<'t, 'p, 'w, 'f> {
     flow: &'p Flow<'p, 'w>,
     /// For each fan-out the names that its lanes see.
     given: BTreeMap<usize, Names<'w>>,
+    /// For each join role what `branches` is on its edges, unless something else leads to it as well.
+    joined: BTreeMap<usize, Branches<'w>>,
     findings: &'t mut Findings<'f, 'w>,
 }
 
@@ -52,9 +56,12 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     fn name_lanes(&mut self) {
         let mut fans: Vec<usize> = (0..self.indexed.fans.len()).collect();
         fans.sort_by_key(|number| self.lanes.nesting(*number).unwrap_or(usize::MAX));
+        // A list of lanes may itself be gone over by lanes.
+        self.join_lanes();
         for number in fans {
             self.name_lane(number);
         }
+        self.join_lanes();
     }
 
     fn name_lane(&mut self, number: usize) {
@@ -93,7 +100,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
         let from = self.indexed.edges.get(way)?.from;
         Some(TypeEnv {
-            branches: from.and_then(|(role, _)| self.branches_at(role)),
+            branches: from.and_then(|(role, _)| self.joined.get(&role).cloned()),
             names: from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
             ..self.env(self.flow.on(way)?, [from])
         })
@@ -121,18 +128,6 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             }
             EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => false,
         }
-    }
-
-    /// The minimum number of branches whenever a role runs; `None` unless only joins lead to it.
-    fn branches_at(&self, role: usize) -> Option<usize> {
-        let enters = |(number, way): (usize, &GraphEdge<'_>)| {
-            self.enters(way, role) && (!matches!(way.to, EdgeTarget::Role(_)) || self.flow.leads_on(number, role))
-        };
-        if self.indexed.edges.iter().enumerate().any(enters) {
-            return None;
-        }
-        let fans = self.indexed.edges.iter().filter_map(|way| self.indexed.fan_of(way));
-        fans.filter(|(fan, _)| fan.join == role).map(|(_, fan)| least_branches(fan)).min()
     }
 
     fn edge(&mut self, number: usize, way: &GraphEdge<'w>) {
@@ -176,7 +171,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 state,
                 steps: Vec::new(),
                 without_step: Some(AT_JOIN),
-                branches: Some(least_branches(fan)),
+                branches: self.branches_of(&[number]),
                 names: outer_names,
                 ..lane
             });
@@ -190,7 +185,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         let entering: BTreeSet<_> = entering.map(|way| way.from).collect();
         let env = self.env(self.flow.before(role)?.clone(), entering);
         let without_step = if self.indexed.is_join(role) { Some(AT_JOIN) } else { env.without_step };
-        Some(TypeEnv { without_step, branches: self.branches_at(role), names: self.names_at(role), ..env })
+        Some(TypeEnv { without_step, branches: self.joined.get(&role).cloned(), names: self.names_at(role), ..env })
     }
 
     fn role(&mut self, number: usize, role: &'w Role) {
@@ -289,18 +284,5 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 self.findings.found.push(Diagnostic { hint, ..diagnostic });
             }
         }
-    }
-}
-
-/// The minimum number of branches that the join of a fan-out sees.
-fn least_branches(fan: &FanOut) -> usize {
-    let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
-    match (fan.join.failed, fan.join.need) {
-        (FailedLanes::Fail | FailedLanes::Collect, Need::All) => sure,
-        // Failed lanes are left out.
-        (FailedLanes::Skip, Need::All) => 0,
-        // What is needed has arrived, or there is no join.
-        (_, Need::Any) => 1,
-        (_, Need::Count(count)) => usize::try_from(count).unwrap_or(usize::MAX),
     }
 }

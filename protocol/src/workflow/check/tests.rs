@@ -381,6 +381,95 @@ fn branches_are_what_a_join_is_entered_with() {
 }
 
 #[test]
+fn an_element_of_branches_has_the_fields_that_its_lane_can_end_with() {
+    let workflow = |lanes: &str, prompt: &str, join: &str, more: &str| {
+        format!(
+            "{HEAD}input: {{ files: [{{ path: string }}] }}\nroles:\n  \
+             a: {{ output: {{ good: {{ note: string, \"hint?\": string }}, poor: {{ why: string, hint: string }}, lost: {{ cause: string }} }} }}\n  \
+             b: {{ output: {{ good: {{ note: integer, list: \"string[]\" }} }} }}\n  \
+             r: {{ kind: rule, output: {{ done: {{ twice: \"1 + 1\" }} }} }}\n  c: {{ output: {{ done: {{ total: integer }} }} }}\ngraph:\n  \
+             start: {{ {lanes}, prompt: p, join: {{ to: c, {join} prompt: \"{prompt}\" }} }}\n  \
+             a: {{ good: {{ to: c }}, poor: {{ to: r }}, lost: {{ to: fail, reason: lost }}{more} }}\n  b: {{ good: {{ to: c }} }}\n  \
+             r: {{ done: {{ to: c }} }}\n  c: {{ done: {{ to: end, result: {{ all: \"{prompt}\" }} }} }}\n"
+        )
+    };
+    let of = |inner: &str| format!("{{% for x in branches %}}{inner}{{% endfor %}}");
+    let mut all = String::new();
+    for (join, more, inner, expected) in [
+        // What any of the last steps declares may be used.
+        ("", "", "{{ x.output.note }} {{ x.output.twice }} {{ x.output.list | join }}", ""),
+        ("", "", "{{ x.output.zzz }}", "RN0411"),
+        ("", "", "{{ x.output.nots }}", "RN0411"),
+        ("", "", "{{ x.output.zzz | default('-') }}", "RN0411"),
+        // A step before the last is no part of it, nor is one whose lane fails.
+        ("", "", "{{ x.output.why }}", "RN0411"),
+        ("", "", "{{ x.output.cause }}", "RN0411"),
+        ("failed: collect,", "", "{{ x.output.cause }} {{ x.output.code }}", ""),
+        ("failed: skip,", "", "{{ x.output.cause }}", "RN0411"),
+        ("", "", "{{ x.output.code }}", "RN0411"),
+        ("", ", on_error: { to: c }", "{{ x.output.code }} {{ x.output.message }}", ""),
+        ("", "", "{% if x.status == 'good' %}{{ x.output.note }}{% else %}{{ x.output.twice }}{% endif %}", ""),
+        ("", "", "{% if x.status == 'nope' %}-{% endif %}", "RN0418"),
+        ("", "", "{% if x.status == 'poor' %}-{% endif %}", "RN0418"),
+        ("failed: collect,", "", "{% if x.status in ['lost', 'error', 'limit', 'timeout'] %}-{% endif %}", ""),
+        ("", "", "{% if x.status == 'error' %}-{% endif %}", "RN0418"),
+        ("", "", "{% if x.role in ['a', 'b', 'r'] %}-{% endif %}", ""),
+        ("", "", "{% if x.role == 'c' %}-{% endif %}", "RN0418"),
+        ("", "", "{% if x.error %}{{ x.error.code }}: {{ x.error.message }}{% endif %}", ""),
+        ("", "", "{% if x.error %}{{ x.error.reason }}{% endif %}", "RN0411"),
+        ("", "", "{{ x.output.list }}", "RN0415"),
+        ("", "", "{{ x.output }}", "RN0415"),
+        ("", "", "{{ x.output.hint }}", "RN0414"),
+        ("", "", "{% if x.output.hint %}{{ x.output.hint }}{% endif %}", ""),
+        ("", "", "{{ x.item.path }} {{ x.index + 1 }}", ""),
+    ] {
+        let text = workflow("to: [a, b]", &of(inner), join, more);
+        // The fault stands in the prompt of the join and on the edge of its role.
+        let codes = if expected.is_empty() { String::new() } else { format!("{expected} {expected}") };
+        case(&mut all, &format!("{join}{more} {inner}"), &codes, &text);
+    }
+    for (inner, expected) in [("{{ x.item.path }}", ""), ("{{ x.item.size }}", "RN0411 RN0411")] {
+        let text = workflow("to: a, each: input.files, as: file", &of(inner), "", "");
+        let text = text.lines().filter(|line| !line.starts_with("  b:")).collect::<Vec<_>>().join("\n");
+        case(&mut all, inner, expected, &text);
+    }
+    // Where `back` stands in a lane, not every last step is known.
+    let unknown = of("{{ x.output.zzz }}{% if x.status == 'nope' %}-{% endif %}");
+    let back = "r: { done: { to: c }, on_error: { to: back, prompt: p, max: 1, on_max: { to: fail, reason: no } } }";
+    let text = workflow("to: [a, b]", &unknown, "", "").replace("r: { done: { to: c } }", back);
+    case(&mut all, back, "", &text);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn branches_of_several_fan_outs_are_those_of_any() {
+    let workflow = |prompt: &str| {
+        format!(
+            "{HEAD}input: {{ files: \"string[]\" }}\nroles:\n  \
+             s: {{ output: {{ one: , two: }} }}\n  a: {{ output: {{ ok: {{ x: integer }} }} }}\n  \
+             b: {{ output: {{ fine: {{ y: integer }} }} }}\n  i: {{ output: {{ ok: {{ z: integer }} }} }}\n  \
+             j: {{ output: {{ met: {{ w: integer }} }} }}\n  c: {{}}\n  e: {{}}\n  d: {{}}\ngraph:\n  \
+             start: {{ to: s, prompt: p }}\n  s:\n    one: {{ to: a, each: input.files, prompt: p, join: c }}\n    \
+             two: {{ to: [b, b], prompt: p, join: c }}\n  a: {{ ok: {{ to: i, each: input.files, prompt: p, join: j }} }}\n  \
+             i: {{ ok: {{ to: j }} }}\n  j: {{ met: {{ to: c }} }}\n  b: {{ fine: {{ to: c }} }}\n  \
+             c: {{ done: {{ to: e, each: branches, as: lane, prompt: \"{prompt}\", join: d }} }}\n  \
+             e: {{ done: {{ to: d }} }}\n  d: {{ done: {{ to: end }} }}\n"
+        )
+    };
+    let mut all = String::new();
+    for (prompt, expected) in [
+        ("{{ lane.output.y }} {{ lane.output.w }} {{ lane.part }}", ""),
+        ("{{ lane.output.x }}", "RN0411"),
+        ("{{ lane.output.z }}", "RN0411"),
+        ("{% if lane.status in ['fine', 'met'] and lane.role != 'j' %}-{% endif %}", ""),
+        ("{% if lane.status == 'ok' %}-{% endif %}", "RN0418"),
+    ] {
+        case(&mut all, prompt, expected, &workflow(prompt));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
 fn lanes_end_at_their_join() {
     let fan = |rest: &str| {
         format!(

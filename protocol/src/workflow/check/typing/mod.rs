@@ -1,11 +1,13 @@
 //! Types and presence within one template: the type of each path where it is used, and whether it may be used there.
 
+mod branch;
 mod filter;
 mod path;
 mod presence;
 
 use std::ops::Range;
 
+pub(super) use self::branch::{Branches, branch};
 pub(super) use self::path::listed;
 use self::presence::Facts;
 use super::flow::{Flow, State};
@@ -25,8 +27,8 @@ pub(super) struct TypeEnv<'p, 'w> {
     pub(super) steps: Vec<(usize, usize)>,
     /// Whether something other than one step leads here: `start`, or the lanes of a fan-out.
     pub(super) without_step: Option<&'static str>,
-    /// The minimum length of `branches`, if in scope.
-    pub(super) branches: Option<usize>,
+    /// What `branches` is, if in scope.
+    pub(super) branches: Option<Branches<'w>>,
     /// The names that lanes define.
     pub(super) names: Vec<(&'w str, Known<'w>)>,
 }
@@ -381,7 +383,7 @@ impl<'p, 'w> Typing<'p, 'w> {
     }
 }
 
-fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
+pub(super) fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
     let optional = left.optional || right.optional;
     let mut words = Vec::new();
     if !left.words.is_empty() && !right.words.is_empty() {

@@ -76,7 +76,7 @@ impl<'w> Typing<'_, 'w> {
             },
         };
         // The steps whose output is read.
-        let mut steps = self.steps_here();
+        let mut steps = if written == "output" && !path.is_local() { self.steps_here() } else { Vec::new() };
         for (position, segment) in rest.iter().enumerate() {
             // If this part is absent the path breaks off, and the whole path is absent.
             let mut breaks_off = known.optional && !self.is_present(&written);
@@ -131,7 +131,7 @@ impl<'w> Typing<'_, 'w> {
 
     /// Whether it is a path into `branches`, which is always long enough for its index.
     fn is_sure_branch(&self, path: &Path) -> bool {
-        let least = self.env.branches.unwrap_or(0);
+        let least = self.env.branches.as_ref().map_or(0, |branches| branches.least);
         !path.is_local()
             && path.root() == "branches"
             && matches!(path.segments(), [Segment::Index(index), ..] if *index < least)
@@ -155,7 +155,6 @@ impl<'w> Typing<'_, 'w> {
         let (Segment::Name(name), Type::Fields(_)) = (segment, &base.kind) else {
             return self.unknown_member(of, segment, names, range);
         };
-        let steps = if of == "`input`" { &[] } else { steps };
         if nearest(name, names.iter().map(String::as_str)).is_none() && !self.is_whole(of, steps) {
             return;
         }
@@ -197,7 +196,9 @@ impl<'w> Typing<'_, 'w> {
                 let fields = inputs.map(|(name, field)| (name.as_str().to_owned(), input(field)));
                 return Some(Type::Fields(fields.collect()).into());
             }
-            ("branches", _) if env.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
+            ("branches", _) if let Some(branches) = &env.branches => {
+                return Some(Type::List(Box::new((*branches.element).clone())).into());
+            }
             ("output", None) => return Some(common_fields(env.indexed, &self.steps_here()).into()),
             ("status", None) => {
                 let roles = env.steps.iter().map(|(role, _)| *role);
@@ -322,7 +323,7 @@ fn input(field: &Field) -> Known<'_> {
     Known::of(&field.schema).or_absent(optional)
 }
 
-fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
+pub(super) fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
     let Some(role) = indexed.roles.get(role) else { return Vec::new() };
     // A reserved status has no declared fields.
     let Some((_, fields)) = role.role.output.get(status) else {
@@ -346,19 +347,4 @@ fn common_fields<'w>(indexed: &IndexedGraph<'w>, steps: &[(usize, usize)]) -> Ty
         common = both.collect();
     }
     Type::Fields(common.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
-}
-
-fn branch<'w>() -> Type<'w> {
-    let fields = [
-        ("role", Type::Text),
-        ("index", Type::Number),
-        ("item", Type::Any),
-        ("status", Type::Text),
-        ("output", Type::Any),
-        ("body", Type::Text),
-        ("part", Type::Text),
-        ("error", Type::Any),
-    ];
-    let known = |(name, kind): (&str, Type<'w>)| (name.to_owned(), Known::from(kind).or_absent(name == "error"));
-    Type::Fields(fields.map(known).into())
 }
