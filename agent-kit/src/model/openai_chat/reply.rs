@@ -22,20 +22,39 @@ const MAX_CONTENT_DEPTH: usize = 4;
 
 /// A chunk of a stream, or a whole completion. Every field may be missing, unknown fields are ignored, and what is not of
 /// the type that it should be is read as far as it can be.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Chunk<'a> {
-    #[serde(borrow)]
     choices: Option<Items<Choice<'a>>>,
     usage: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+}
+
+/// Some servers write a member twice: the last that is not `null` counts.
+impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut chunk = Self::default();
+        each_member(deserializer, format_args!("an object"), |name, value: &'de RawValue| {
+            match name.as_str() {
+                _ if value.get() == "null" => {}
+                "choices" => chunk.choices = Some(serde_json::from_str(value.get()).map_err(|error| error.to_string())?),
+                "usage" => chunk.usage = Some(value),
+                "error" => chunk.error = Some(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(chunk)
+    }
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(alias = "message")]
     delta: Option<Delta<'a>>,
+    /// Of a whole completion. Perplexity sends it beside each delta, with the text so far
+    /// (<https://docs.perplexity.ai/api-reference/chat-completions-post>).
+    message: Option<Delta<'a>>,
     finish_reason: Option<&'a RawValue>,
     /// Moonshot counts here (<https://platform.moonshot.ai/docs/api/chat>).
     usage: Option<&'a RawValue>,
@@ -154,11 +173,30 @@ pub(super) struct Reply {
     details: Vec<Detail>,
     extra_content: Option<Box<RawValue>>,
     tool_calls: Vec<(u64, Asked)>,
+    /// Whether a delta said something: messages then repeat it.
+    has_deltas: bool,
 }
 
 impl Reply {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { progress: Progress::new(max_bytes), ..Self::default() }
+    }
+
+    fn take_delta(&mut self, delta: Delta<'_>) -> Result<(), Fault> {
+        self.take_content(delta.content, false, 0)?;
+        // A refusal arrives instead of an answer and counts as the role's answer.
+        self.take_content(delta.refusal, false, 0)?;
+        self.take_reasoning("reasoning_content", delta.reasoning_content)?;
+        self.take_reasoning("reasoning", delta.reasoning)?;
+        self.take_details(delta.reasoning_details)?;
+        if let Some(extra) = delta.extra_content {
+            self.progress.take(extra.get().len())?;
+            self.extra_content = Some(extra.to_owned());
+        }
+        for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
+            self.take_tool(tool)?;
+        }
+        Ok(())
     }
 
     /// Adds a text, a part or a list of parts.
@@ -261,19 +299,13 @@ impl Assembly for Reply {
                 self.progress.end(known_finish(&reason), "finish reason", &reason, redactor);
             }
             self.progress.count(choice.usage.and_then(|counted| usage::read(counted.get())));
-            let Some(delta) = choice.delta else { continue };
-            self.take_content(delta.content, false, 0)?;
-            // A refusal arrives instead of an answer and counts as the role's answer.
-            self.take_content(delta.refusal, false, 0)?;
-            self.take_reasoning("reasoning_content", delta.reasoning_content)?;
-            self.take_reasoning("reasoning", delta.reasoning)?;
-            self.take_details(delta.reasoning_details)?;
-            if let Some(extra) = delta.extra_content {
-                self.progress.take(extra.get().len())?;
-                self.extra_content = Some(extra.to_owned());
+            if let Some(delta) = choice.delta {
+                let said_bytes = self.progress.said_bytes;
+                self.take_delta(delta)?;
+                self.has_deltas |= self.progress.said_bytes > said_bytes;
             }
-            for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
-                self.take_tool(tool)?;
+            if let Some(message) = choice.message.filter(|_| !self.has_deltas) {
+                self.take_delta(message)?;
             }
         }
         Ok(self.shown.added(&self.text, before).to_owned())

@@ -112,3 +112,25 @@ fn reasoning_and_usage_are_kept() {
     );
     assert_eq!(answer.reply.parts.reasoning().as_deref(), Some("hm"));
 }
+
+#[test]
+fn a_message_beside_a_delta_is_not_said_twice_and_a_repeated_member_counts_once() {
+    let said = |chunks: &[&str]| assembled(chunks).map(|answer| answer.reply.parts.text().into_owned());
+    let streamed = [
+        r#"{"choices":[{"delta":{"role":"assistant","content":""},"message":{"role":"assistant","content":""}}]}"#,
+        r#"{"choices":[{"delta":{"content":"One"},"message":{"content":"One"}}]}"#,
+        r#"{"choices":[{"message":{"content":"One two"},"delta":{"content":" two"},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"message":{"content":"One two"},"delta":null}]}"#,
+    ];
+    assert_eq!(said(&streamed).as_deref(), Ok("One two"));
+    for whole in [
+        r#"{"choices":[{"message":{"content":"a"},"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"delta":{"content":"a"},"message":null,"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"choices":null}"#,
+    ] {
+        assert_eq!(said(&[whole]).as_deref(), Ok("a"), "{whole}");
+    }
+    let repeated = r#"{"usage":null,"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2},"usage":null}"#;
+    let usage = assembled(&[repeated]).unwrap().usage;
+    assert_eq!(usage, Some(Usage { prompt_tokens: 3, output_tokens: 2, ..Usage::default() }));
+}
