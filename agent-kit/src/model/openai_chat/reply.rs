@@ -1,7 +1,7 @@
 //! Assembles a reply from the chunks of a stream, or reads it as a whole.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::message::{Part, Parts, ToolUse};
@@ -36,7 +36,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
         each_member(deserializer, format_args!("an object"), |name, value: &'de RawValue| {
             match name.as_str() {
                 _ if value.get() == "null" => {}
-                "choices" => chunk.choices = Some(serde_json::from_str(value.get()).map_err(|error| error.to_string())?),
+                "choices" => {
+                    chunk.choices = Some(serde_json::from_str(value.get()).map_err(|error| error.to_string())?)
+                }
                 "usage" => chunk.usage = Some(value),
                 "error" => chunk.error = Some(value),
                 _ => {}
@@ -162,6 +164,26 @@ struct Asked {
     extra_content: Option<Box<RawValue>>,
 }
 
+impl Asked {
+    /// Whether a piece belongs to this call. Some servers give every call the same index, or none, and no id: a different
+    /// id then means a different call, and so does a name where one is expected no more. Others repeat the name with each
+    /// piece. `is_of_list` tells whether the call began in the piece's own list.
+    fn is_continued(&self, id: &str, name: &str, added: &str, is_of_list: bool) -> bool {
+        let is_same = id.is_empty() || self.id.is_empty() || self.id == id;
+        if !is_same || name.is_empty() || self.name.is_empty() {
+            return is_same;
+        }
+        let is_whole = || !added.is_empty() && id.is_empty() && is_object(&self.arguments);
+        let is_another = if self.name == name { is_whole() } else { !self.arguments.is_empty() };
+        !is_another && !is_of_list
+    }
+}
+
+fn is_object(json: &str) -> bool {
+    let is_closed = json.trim_start().starts_with('{') && json.trim_end().ends_with('}');
+    is_closed && serde_json::from_str::<&RawValue>(json).is_ok()
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     progress: Progress,
@@ -182,7 +204,7 @@ impl Reply {
         Self { progress: Progress::new(max_bytes), ..Self::default() }
     }
 
-    fn take_delta(&mut self, delta: Delta<'_>) -> Result<(), Fault> {
+    fn take_delta(&mut self, delta: Delta<'_>, is_whole: bool) -> Result<(), Fault> {
         self.take_content(delta.content, false, 0)?;
         // A refusal arrives instead of an answer and counts as the role's answer.
         self.take_content(delta.refusal, false, 0)?;
@@ -193,10 +215,7 @@ impl Reply {
             self.progress.take(extra.get().len())?;
             self.extra_content = Some(extra.to_owned());
         }
-        for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
-            self.take_tool(tool)?;
-        }
-        Ok(())
+        delta.tool_calls.map_or(Ok(()), |calls| self.take_tools(calls, is_whole))
     }
 
     /// Adds a text, a part or a list of parts.
@@ -248,7 +267,14 @@ impl Reply {
         Ok(())
     }
 
-    fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
+    /// Takes the calls of one list, which are different ones where each has a name. In a whole message each is another.
+    fn take_tools(&mut self, calls: Items<ToolDelta<'_>>, is_whole: bool) -> Result<(), Fault> {
+        let before = self.tool_calls.len();
+        calls.0.into_iter().try_for_each(|call| self.take_tool(call, before, is_whole))
+    }
+
+    /// Adds to a call, or begins one. `before` is the number of calls in front of its list.
+    fn take_tool(&mut self, delta: ToolDelta<'_>, before: usize, is_whole: bool) -> Result<(), Fault> {
         let id = word(delta.id).unwrap_or_default();
         let (name, added) = match delta.function {
             Some(function) => (word(function.name).unwrap_or_default(), arguments(function.arguments)?),
@@ -257,12 +283,13 @@ impl Reply {
         let extra = delta.extra_content;
         self.progress.take([id.as_str(), &name, &added, extra.map_or("", RawValue::get)].map(str::len).iter().sum())?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
-        let index = number(delta.index).or(last).unwrap_or(0);
-        // Some servers give every call the same index, or none; a different id then means a different call.
-        let continues =
-            |(at, asked): &(u64, Asked)| *at == index && (id.is_empty() || asked.id.is_empty() || asked.id == id);
-        let last = self.tool_calls.iter().rposition(|(at, _)| *at == index);
-        let known = last.filter(|at| self.tool_calls.get(*at).is_some_and(continues));
+        let index = number(delta.index).filter(|_| !is_whole).or(last).unwrap_or(0);
+        let last = self.tool_calls.iter().rposition(|(at, _)| *at == index).filter(|_| !is_whole);
+        let continues = |at: &usize| {
+            let is_of_list = *at >= before;
+            self.tool_calls.get(*at).is_some_and(|(_, asked)| asked.is_continued(&id, &name, &added, is_of_list))
+        };
+        let known = last.filter(continues);
         if known.is_none() {
             self.progress.take_call()?;
             self.tool_calls.push((index, Asked::default()));
@@ -301,11 +328,12 @@ impl Assembly for Reply {
             self.progress.count(choice.usage.and_then(|counted| usage::read(counted.get())));
             if let Some(delta) = choice.delta {
                 let said_bytes = self.progress.said_bytes;
-                self.take_delta(delta)?;
+                self.take_delta(delta, false)?;
                 self.has_deltas |= self.progress.said_bytes > said_bytes;
             }
             if let Some(message) = choice.message.filter(|_| !self.has_deltas) {
-                self.take_delta(message)?;
+                let is_whole = self.tool_calls.is_empty();
+                self.take_delta(message, is_whole)?;
             }
         }
         Ok(self.shown.added(&self.text, before).to_owned())
@@ -339,7 +367,10 @@ impl Assembly for Reply {
         parts.push(Part::Text { text: text.to_owned() });
         let mut tool_calls = self.tool_calls;
         tool_calls.sort_by_key(|(index, _)| *index);
+        let mut ids = BTreeSet::new();
         for (at, (_, Asked { id, name, arguments, extra_content })) in tool_calls.into_iter().enumerate() {
+            // With one id for two calls, nobody could tell their results apart.
+            let id = if ids.insert(id.clone()) { id } else { String::new() };
             if let Some(attached) = extra_content.map(extra) {
                 parts.push(Attached::Call(attached).part(origin, String::new()));
             }

@@ -134,3 +134,65 @@ fn a_message_beside_a_delta_is_not_said_twice_and_a_repeated_member_counts_once(
     let usage = assembled(&[repeated]).unwrap().usage;
     assert_eq!(usage, Some(Usage { prompt_tokens: 3, output_tokens: 2, ..Usage::default() }));
 }
+
+/// The calls of a reply: id, name and arguments of each.
+fn calls(chunks: &[String]) -> Vec<String> {
+    let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    let answer = assembled(&chunks).unwrap();
+    answer.reply.parts.tool_calls().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect()
+}
+
+#[test]
+fn parallel_calls_without_ids_are_different_calls() {
+    let function =
+        |name: &str, path: &str| format!(r#""function":{{"name":"{name}","arguments":"{{\"path\":\"{path}\"}}"}}"#);
+    let wanted =
+        |name: &str| vec![r#"call_7_0 read {"path":"a"}"#.to_owned(), format!(r#"call_7_1 {name} {{"path":"b"}}"#)];
+    for member in ["", r#""index":0,"#, r#""id":"","#, r#""index":0,"id":null,"#] {
+        for name in ["read", "list"] {
+            let call = |name, path| format!("{{{member}{}}}", function(name, path));
+            let (first, second) = (call("read", "a"), call(name, "b"));
+            let chunk = |part: &str, calls: &str| {
+                format!(r#"{{"choices":[{{"{part}":{{"tool_calls":[{calls}]}},"finish_reason":"tool_calls"}}]}}"#)
+            };
+            let both = format!("{first},{second}");
+            assert_eq!(calls(&[chunk("message", &both)]), wanted(name), "{both}");
+            assert_eq!(calls(&[chunk("delta", &both)]), wanted(name), "{both}");
+            assert_eq!(calls(&[chunk("delta", &first), chunk("delta", &second)]), wanted(name), "{both}");
+        }
+    }
+    let same = |name, path| format!(r#"{{"id":"x",{}}}"#, function(name, path));
+    let whole = format!(
+        r#"{{"choices":[{{"message":{{"tool_calls":[{},{}]}},"finish_reason":"stop"}}]}}"#,
+        same("read", "a"),
+        same("read", "b")
+    );
+    assert_eq!(calls(&[whole]), [r#"x read {"path":"a"}"#, r#"call_7_1 read {"path":"b"}"#]);
+}
+
+#[test]
+fn the_pieces_of_one_call_are_joined_by_index_by_id_by_name_or_by_nothing() {
+    for member in ["", r#""index":3,"#, r#""id":"x","#, r#""index":0,"id":"x","#] {
+        for (first, later) in [
+            (r#""name":"read","#, ""),
+            (r#""name":"read","#, r#""name":"","#),
+            (r#""name":"read","#, r#""name":"read","#),
+        ] {
+            let piece = |name: &str, arguments: &str| {
+                format!(
+                    r#"{{"choices":[{{"delta":{{"tool_calls":[{{{member}"function":{{{name}"arguments":"{arguments}"}}}}]}}}}]}}"#
+                )
+            };
+            let pieces = [
+                piece(first, ""),
+                piece(later, r#"{\"a\":{"#),
+                piece(later, "}"),
+                piece(later, "}"),
+                piece(later, ""),
+                r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#.to_owned(),
+            ];
+            let id = if member.contains("id") { "x" } else { "call_7_0" };
+            assert_eq!(calls(&pieces), [format!(r#"{id} read {{"a":{{}}}}"#)], "{pieces:?}");
+        }
+    }
+}
