@@ -279,6 +279,12 @@ impl dyn Assembly {
 /// Stands where an answer was empty, in protocols whose messages must not be.
 pub(super) const NO_ANSWER: &str = "(no answer)";
 
+/// Stands where a call named no tool.
+const NO_NAME: &str = "no_name";
+
+/// The longest name of a tool at OpenAI (<https://platform.openai.com/docs/api-reference/chat/create>).
+const MAX_NAME: usize = 64;
+
 /// A schema of the head, to be sent as it is.
 pub(super) fn raw_json<'a>(what: &str, json: &'a str) -> Result<&'a RawValue, Fault> {
     serde_json::from_str(json).map_err(|error| refused(format!("{what} is not JSON: {error}")))
@@ -305,6 +311,24 @@ pub(super) fn object_of(arguments: &str) -> Result<Cow<'_, RawValue>, Fault> {
     }
     let held = serde_json::json!({ "arguments": arguments });
     serde_json::value::to_raw_value(&held).map(Cow::Owned).map_err(|error| refused(error.to_string()))
+}
+
+/// The arguments of a call where they are a text, which some servers refuse if it is no object: as [`object_of`] has them.
+pub(super) fn object_text(arguments: &str) -> Result<Cow<'_, str>, Fault> {
+    Ok(match object_of(arguments)? {
+        Cow::Borrowed(_) if !arguments.trim().is_empty() => Cow::Borrowed(arguments),
+        object => Cow::Owned(object.get().to_owned()),
+    })
+}
+
+/// The name of a call as every server takes it. A model may have called a tool that no offer of ours is named like.
+pub(super) fn fit_name(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match name {
+        "" => Cow::Borrowed(NO_NAME),
+        name if name.len() <= MAX_NAME && name.chars().all(is_plain) => Cow::Borrowed(name),
+        name => name.chars().take(MAX_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect(),
+    }
 }
 
 pub(super) fn base64(bytes: &[u8]) -> String {

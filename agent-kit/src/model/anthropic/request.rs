@@ -21,7 +21,9 @@ use super::schema;
 use super::thoughts::{Proof, Thought, misplaced};
 use crate::model::opaque::Kept as _;
 use crate::model::prompt_cache::{CacheControl, CacheRequest};
-use crate::model::protocol::{NO_ANSWER, Outgoing, base64, object_of, raw_json, refused, tools_by_name, written};
+use crate::model::protocol::{
+    NO_ANSWER, Outgoing, base64, fit_name, object_of, raw_json, refused, tools_by_name, written,
+};
 use crate::model::response_format::ANY_OBJECT;
 
 /// Stands where a prompt was empty: a message must have a text that is not blank.
@@ -215,7 +217,7 @@ enum Block<'a> {
     },
     ToolUse {
         id: Cow<'a, str>,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: Cow<'a, RawValue>,
     },
     ToolResult {
@@ -316,7 +318,7 @@ impl<'a> Writer<'_, 'a> {
             }
             Part::ToolCall(tool) => Some(Block::ToolUse {
                 id: self.request.dialect.call_ids.fit(&tool.id),
-                name: &tool.name,
+                name: fit_name(&tool.name),
                 input: object_of(&tool.arguments)?,
             }),
             Part::ToolResult { failed, id, .. } => {

@@ -26,7 +26,9 @@ use super::attached::Attached;
 use crate::model::dialects::Dialect;
 use crate::model::opaque::{self, Kept as _, Members};
 use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
-use crate::model::protocol::{NO_ANSWER, Outgoing, base64, data_url, refused, tools_by_name, written};
+use crate::model::protocol::{
+    NO_ANSWER, Outgoing, base64, data_url, fit_name, object_text, refused, tools_by_name, written,
+};
 use crate::model::response_format::NamedSchema;
 
 /// Stands in front of the files of tools' results.
@@ -214,7 +216,8 @@ impl<'a> WireMessage<'a> {
                     let foreign = dialect.foreign_call.filter(|_| own.is_empty() && tool_calls.is_empty());
                     let foreign = foreign.and_then(|json| RawValue::from_string(json.to_owned()).ok());
                     let attached = foreign.map(|extra| [("extra_content".to_owned(), extra)].into()).unwrap_or(own);
-                    let function = UsedFunction { name: &tool.name, arguments: &tool.arguments };
+                    let function =
+                        UsedFunction { name: fit_name(&tool.name), arguments: object_text(&tool.arguments)? };
                     let id = dialect.call_ids.fit(&tool.id);
                     tool_calls.push(WireToolUse { id, r#type: "function", function, attached });
                 }
@@ -335,8 +338,8 @@ struct WireToolUse<'a> {
 
 #[derive(Serialize)]
 struct UsedFunction<'a> {
-    name: &'a str,
-    arguments: &'a str,
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
 }
 
 #[derive(Serialize)]

@@ -24,7 +24,7 @@ use super::OpenAiResponses;
 use super::attached::Attached;
 use crate::model::opaque::{self, Members};
 use crate::model::prompt_cache::{CacheRequest, CacheRetention};
-use crate::model::protocol::{Outgoing, data_url, refused, tools_by_name, written};
+use crate::model::protocol::{Outgoing, data_url, fit_name, object_text, refused, tools_by_name, written};
 use crate::model::response_format::{NamedSchema, takes_strict};
 
 /// The parameters that the API does not have.
@@ -111,7 +111,7 @@ fn push_answer<'a>(input: &mut Vec<Item<'a>>, request: &Outgoing<'_>, message: &
             Part::ToolCall(tool) => {
                 input.append(&mut reasoning);
                 let attached = std::mem::take(&mut of_call);
-                let (call_id, name, arguments) = (&tool.id, &tool.name, &tool.arguments);
+                let (call_id, name, arguments) = (&tool.id, fit_name(&tool.name), object_text(&tool.arguments)?);
                 input.push(Item::FunctionCall { call_id, name, arguments, attached });
             }
             Part::File(FileRef { name, .. }) => return Err(refused(format!("an answer holds the file {name}"))),
@@ -177,8 +177,8 @@ enum Item<'a> {
     },
     FunctionCall {
         call_id: &'a str,
-        name: &'a str,
-        arguments: &'a str,
+        name: Cow<'a, str>,
+        arguments: Cow<'a, str>,
         #[serde(flatten)]
         attached: Members,
     },

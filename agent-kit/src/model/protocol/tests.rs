@@ -116,3 +116,42 @@ fn only_a_refusal_that_may_be_of_files_is_answered_without_them() {
         assert_eq!(protocol.amended(&test_outgoing(&test_call()), &refusal(400, "")), None, "no files, no other form");
     }
 }
+
+#[test]
+fn a_call_that_no_server_takes_goes_back_in_a_form_that_all_take_and_any_other_as_it_is() {
+    for (stored, sent) in [
+        (r#" {"x": 1.0} "#, r#" {"x": 1.0} "#),
+        ("", "{}"),
+        (" ", "{}"),
+        ("{\"x\":", r#"{"arguments":"{\"x\":"}"#),
+        ("[1]", r#"{"arguments":"[1]"}"#),
+    ] {
+        assert_eq!(object_text(stored).unwrap(), sent, "{stored}");
+    }
+    let (long, longest) = ("a".repeat(65), "a".repeat(64));
+    for (stored, sent) in [
+        ("read_file", "read_file"),
+        ("docs__a-1", "docs__a-1"),
+        ("functions.read_file", "functions_read_file"),
+        ("lies die Datei ü", "lies_die_Datei__"),
+        ("", "no_name"),
+        (&long, &longest),
+        (&longest, &longest),
+    ] {
+        assert_eq!(fit_name(stored), sent, "{stored}");
+    }
+}
+
+#[test]
+fn a_slip_in_a_call_makes_no_request_that_a_strict_server_refuses() {
+    let slip = ToolUse { arguments: "{\"x\":".to_owned(), id: "call_1".to_owned(), name: "functions.look".to_owned() };
+    let messages =
+        [Message::user("Look."), Message::from(Parts::asking("", [slip])), Message::tool("call_1", "no", true)];
+    let call = ModelCall { conversation: Arc::new(messages.into_iter().collect()), ..test_call() };
+    for name in ["openai_chat", "openai_responses", "anthropic"] {
+        let body = named(name).unwrap().body(&test_outgoing(&call)).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains(r#""name":"functions_look""#), "{body}");
+        assert!(body.contains(r#"{\"arguments\":\"{"#) || body.contains(r#"{"arguments":"{"#), "{body}");
+    }
+}
