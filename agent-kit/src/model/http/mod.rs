@@ -14,6 +14,7 @@
 //! defines them, but never to a loopback address.
 
 mod clock;
+mod halves;
 pub mod local;
 mod model_list;
 pub(super) mod refusal;
@@ -40,6 +41,7 @@ use super::{Completion, Deltas, Model, NoDeltas, protocol};
 use crate::redact::{Redactor, Secret, bare_key};
 use crate::web;
 use clock::Clock;
+use halves::Halves;
 
 pub use refusal::Refusal;
 
@@ -311,32 +313,43 @@ impl HttpModel {
         (reader, assembly): (&mut sse::Reader, &mut dyn Assembly),
         deltas: &dyn Deltas,
     ) -> Result<(), Fault> {
-        let mut events = Vec::new();
-        loop {
+        let (mut events, mut halves) = (Vec::new(), Halves::default());
+        let end = loop {
             let chunk = match clock.wait(response.chunk()).await? {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return Ok(()),
-                // With its finish reason the reply is complete, however the connection ends.
-                Err(_) if assembly.finish().is_some() => return Ok(()),
-                Err(error) => return Err(cut(reader.read_bytes(), Some(&error))),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(cut(reader.read_bytes(), Some(&error))),
             };
             let read = reader.push(&chunk, &mut events);
             for data in events.drain(..) {
                 deltas.event(&data);
-                if data == "[DONE]" {
-                    return Ok(());
-                }
-                let added = assembly.take(&data, &self.redactor)?;
-                if !added.is_empty() {
-                    deltas.text(&added);
-                }
-                if assembly.is_closed() {
-                    return Ok(());
+                for data in halves.push(data) {
+                    if self.take_event(&data, assembly, deltas)? {
+                        return Ok(());
+                    }
                 }
             }
             read?;
-            clock.pause(deltas.reserve(assembly.progress().said_bytes + reader.pending_bytes())).await;
+            let pending_bytes = reader.pending_bytes() + halves.pending_bytes();
+            clock.pause(deltas.reserve(assembly.progress().said_bytes + pending_bytes)).await;
+        };
+        if let Some(data) = halves.end() {
+            self.take_event(&data, assembly, deltas)?;
         }
+        // With its finish reason the reply is complete, however the connection ends.
+        if assembly.finish().is_some() { Ok(()) } else { end }
+    }
+
+    /// Whether nothing more is awaited behind this event.
+    fn take_event(&self, data: &str, assembly: &mut dyn Assembly, deltas: &dyn Deltas) -> Result<bool, Fault> {
+        if data == "[DONE]" {
+            return Ok(true);
+        }
+        let added = assembly.take(data, &self.redactor)?;
+        if !added.is_empty() {
+            deltas.text(&added);
+        }
+        Ok(assembly.is_closed())
     }
 
     /// Reads a completion that the server or a proxy did not stream, although streaming was requested.
@@ -352,7 +365,7 @@ impl HttpModel {
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
         deltas.event(&body);
         let mut assembly = self.settings.protocol.assembly(max_bytes);
-        let text = assembly.take(&body, &self.redactor);
+        let text = assembly.take(&halves::mended(body), &self.redactor);
         let usage = assembly.progress().usage;
         let no_reply = unreadable("the provider answered with JSON that is no completion".to_owned());
         let answer = text.and_then(|text| Ok((text, assembly.complete(request, no_reply)?)));

@@ -205,6 +205,41 @@ async fn a_reply_may_be_cut_into_any_pieces_and_end_its_lines_as_it_likes() {
 }
 
 #[tokio::test]
+async fn half_a_character_costs_no_text() {
+    let said = |protocol: &'static str, stream: String| async move {
+        let change = |settings: &mut HttpSettings| settings.protocol = protocol::named(protocol).unwrap();
+        let asked = ask_with(Act::text(stream), change).await;
+        let text = asked.answer.unwrap().reply.parts.text().into_owned();
+        assert_eq!(text, asked.deltas);
+        text
+    };
+    let pieces =
+        |end: &str| [r"One \ud83d", end, " two"].map(|piece| chunk(&format!(r#"{{"content":"{piece}"}}"#), "null"));
+    for (end, wanted) in [(r"\ude00", "One 😀 two"), ("", "One \u{fffd} two"), (r"\ude00\ude00", "One 😀\u{fffd} two")]
+    {
+        let stream = [EVENTS, &pieces(end).concat(), &chunk("{}", "\"stop\"")].concat();
+        assert_eq!(said("openai_chat", stream).await, wanted);
+    }
+    let last = [EVENTS, &chunk(r#"{"content":"One \ud83d"}"#, "\"stop\"")].concat();
+    assert_eq!(said("openai_chat", last).await, "One \u{fffd}");
+    let whole = r#"{"choices":[{"message":{"content":"One \ude00 two"},"finish_reason":"stop"}]}"#;
+    assert_eq!(said("openai_chat", format!("{JSON}{whole}")).await, "One \u{fffd} two");
+    let delta = |text: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
+        )
+    };
+    let blocks = [
+        EVENTS,
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+        &delta(r"One \ud83d"),
+        &delta(r"\ude00 two"),
+        "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n",
+    ];
+    assert_eq!(said("anthropic", blocks.concat()).await, "One 😀 two");
+}
+
+#[tokio::test]
 async fn a_stream_may_end_without_done_but_not_without_its_finish_reason() {
     let finished = [EVENTS, &chunk(r#"{"content":"x"}"#, "\"length\"")].concat();
     assert_eq!(ask(Act::text(finished)).await.answer.unwrap().reply.finish, Finish::Length);
