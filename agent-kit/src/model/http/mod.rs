@@ -315,10 +315,11 @@ impl HttpModel {
     ) -> Result<(), Fault> {
         let (mut events, mut halves) = (Vec::new(), Halves::default());
         let end = loop {
-            let chunk = match clock.wait(response.chunk()).await? {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(cut(reader.read_bytes(), Some(&error))),
+            let chunk = match clock.wait(response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break Ok(()),
+                Ok(Err(error)) => break Err(cut(reader.read_bytes(), Some(&error))),
+                Err(silence) => break Err(silence),
             };
             let read = reader.push(&chunk, &mut events);
             for data in events.drain(..) {
@@ -336,7 +337,7 @@ impl HttpModel {
         if let Some(data) = halves.end() {
             self.take_event(&data, assembly, deltas)?;
         }
-        // With its finish reason the reply is complete, however the connection ends.
+        // With its finish reason the reply is complete, however the connection ends, or if it does not.
         if assembly.finish().is_some() { Ok(()) } else { end }
     }
 

@@ -348,6 +348,9 @@ async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
         let words = "the provider sent nothing for 50ms; `idle_timeout` of [provider.openai] sets how long to wait";
         assert_eq!(told(&asked.answer.unwrap_err()), (Code::ProviderSilent, FaultClass::Timeout, words));
     }
+    let finished = [EVENTS, &chunk(r#"{"content":"x"}"#, "\"stop\"")].concat();
+    let asked = ask_with(Act::Hang(finished.into_bytes()), idle).await;
+    assert_eq!(asked.answer.unwrap().reply.parts.text(), "x");
     let total = |settings: &mut HttpSettings| settings.total_timeout = Some(Duration::from_millis(50));
     let asked = ask_with(Act::Hang(Vec::new()), total).await;
     assert_eq!(
