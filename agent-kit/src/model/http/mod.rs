@@ -300,17 +300,20 @@ impl HttpModel {
         let max_bytes = self.settings.max_reply_bytes;
         let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES), whole_max_bytes(max_bytes));
         let mut assembly = self.settings.protocol.assembly(max_bytes);
-        let read = self.read_events(&mut response, clock, (&mut reader, &mut *assembly), deltas).await;
+        let mut last = String::new();
+        let read = self.read_events(&mut response, clock, (&mut reader, &mut *assembly, &mut last), deltas).await;
         let usage = assembly.progress().usage;
-        let answer = read.and_then(|()| assembly.complete(request, cut(reader.read_bytes(), None)));
+        let told = if assembly.finish().is_none() { refusal::of_bare(&last, &self.redactor) } else { None };
+        let answer = told.map_or(read, Err).and_then(|()| assembly.complete(request, cut(reader.read_bytes(), None)));
         answer.map_err(|fault| fault.with_usage(usage))
     }
 
+    /// Keeps the last event, if it is short: where no finish follows, it may tell why.
     async fn read_events(
         &self,
         response: &mut Response,
         clock: &mut Clock<'_>,
-        (reader, assembly): (&mut sse::Reader, &mut dyn Assembly),
+        (reader, assembly, last): (&mut sse::Reader, &mut dyn Assembly, &mut String),
         deltas: &dyn Deltas,
     ) -> Result<(), Fault> {
         let (mut events, mut halves) = (Vec::new(), Halves::default());
@@ -328,6 +331,7 @@ impl HttpModel {
                     if self.take_event(&data, assembly, deltas)? {
                         return Ok(());
                     }
+                    *last = if refusal::is_short(&data) { data } else { String::new() };
                 }
             }
             read?;
@@ -336,6 +340,7 @@ impl HttpModel {
         };
         if let Some(data) = halves.end() {
             self.take_event(&data, assembly, deltas)?;
+            *last = data;
         }
         // With its finish reason the reply is complete, however the connection ends, or if it does not.
         if assembly.finish().is_some() { Ok(()) } else { end }
@@ -366,9 +371,11 @@ impl HttpModel {
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
         deltas.event(&body);
         let mut assembly = self.settings.protocol.assembly(max_bytes);
-        let text = assembly.take(&halves::mended(body), &self.redactor);
+        let body = halves::mended(body);
+        let text = assembly.take(&body, &self.redactor);
         let usage = assembly.progress().usage;
-        let no_reply = unreadable("the provider answered with JSON that is no completion".to_owned());
+        let no_reply = || unreadable("the provider answered with JSON that is no completion".to_owned());
+        let no_reply = refusal::of_bare(&body, &self.redactor).unwrap_or_else(no_reply);
         let answer = text.and_then(|text| Ok((text, assembly.complete(request, no_reply)?)));
         let (text, answer) = answer.map_err(|fault| fault.with_usage(usage))?;
         if !text.is_empty() {

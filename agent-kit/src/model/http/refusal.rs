@@ -132,7 +132,15 @@ fn is_nothing(value: &Value) -> bool {
 /// # Errors
 /// It quotes the unexpected text. It is not retried: another attempt would be paid for again.
 pub(in crate::model) fn event<'a, T: Deserialize<'a>>(json: &'a str, redactor: &Redactor) -> Result<T, Fault> {
-    serde_json::from_str(json).map_err(|error| unread(&error, redactor))
+    serde_json::from_str(json).map_err(|error: serde_json::Error| {
+        let mut fault = unread(&error, redactor);
+        // An error may be a text.
+        if error.is_syntax() && !json.trim_start().starts_with(['{', '[']) {
+            fault.message.push_str(": ");
+            fault.message.push_str(&words(json, redactor));
+        }
+        fault
+    })
 }
 
 /// The fault for an event that is not of its shape.
@@ -143,10 +151,38 @@ pub(in crate::model) fn unread(error: &serde_json::Error, redactor: &Redactor) -
 
 /// The fault for an error object, from a body or from a stream.
 pub(in crate::model) fn of_error(json: &str, redactor: &Redactor) -> Fault {
-    if json.len() > MAX_ERROR_BYTES {
+    if !is_short(json) {
         return status::fault(500, &words(json, redactor));
     }
     of_value(None, &serde_json::from_str(json).unwrap_or(Value::Null), redactor)
+}
+
+/// The fault for an event or a body that says what went wrong in members of its own: `{"object":"error",..}` of vLLM,
+/// `{"code":..,"message":..}` of `DashScope`, `{"detail":..}` of `FastAPI`. `None` for any other. Without a status it is not
+/// retried.
+pub(super) fn of_bare(json: &str, redactor: &Redactor) -> Option<Fault> {
+    const REPLIES: [&str; 4] = ["type", "choices", "candidates", "output"];
+    let Some(Value::Object(members)) = is_short(json).then(|| serde_json::from_str(json).ok()).flatten() else {
+        return None;
+    };
+    let is_word =
+        |name| members.get(name).and_then(Value::as_str).is_some_and(|word| word.to_lowercase().contains("error"));
+    let is_said = |name: &&str| members.get(*name).is_some_and(|said| !said.is_object() && !is_nothing(said));
+    let is_other = || REPLIES.iter().any(|name| members.contains_key(*name));
+    let is_error =
+        is_word("object") || is_word("type") || !is_other() && ["message", "detail", "msg"].iter().any(is_said);
+    let error = is_error.then(|| Value::Object(members))?;
+    let fault = of_value(None, &error, redactor);
+    if status_in(&error).is_some() || fault.code == Code::QuotaUsedUp {
+        return Some(fault);
+    }
+    let words = words(&said(&error), redactor);
+    Some(Fault::new(Code::RequestRefused, FaultClass::Refused, format!("the provider answered with an error: {words}")))
+}
+
+/// Whether an event may be an error to parse.
+pub(super) fn is_short(json: &str) -> bool {
+    json.len() <= MAX_ERROR_BYTES
 }
 
 fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
@@ -157,23 +193,34 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         let message = format!("the provider's quota is used up: {words}");
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);
     }
-    // A stream has no status, but some servers put one into the object.
-    let in_object = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
-    let in_object = in_object.and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
-    let status = status.or(in_object).unwrap_or(match (code, kind) {
-        ("rate_limit_exceeded", _) | (_, "rate_limit_error" | "rate_limit_exceeded" | "requests" | "tokens") => 429,
-        ("invalid_api_key", _) | (_, "authentication_error") => 401,
-        (_, "permission_error" | "permission_denied") => 403,
-        (_, "request_too_large") => 413,
-        (_, "timeout_error") => 504,
-        (_, "overloaded_error") => 529,
-        ("model_not_found", _) | (_, "not_found_error") => 404,
-        ("context_length_exceeded", _) | (_, "invalid_request_error" | "exceed_context_size_error") => 400,
-        // <https://platform.openai.com/docs/api-reference/responses/object#responses/object-error>
-        (code, _) if code.starts_with("invalid_") || code.contains("image") || code.ends_with("_policy") => 400,
-        _ => 500,
-    });
+    let status = status.or_else(|| status_in(error)).unwrap_or(500);
     Fault { retry_after_ms: retry_delay_ms(error), ..status::fault(status, &words) }
+}
+
+/// The status that an error is known to have. A stream has none, but some servers put one into the object.
+fn status_in(error: &Value) -> Option<u16> {
+    let member = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (code, kind) = (member("code"), member("type"));
+    let in_object = error.get("code").or_else(|| error.get("status"));
+    let in_object = in_object.and_then(|code| code.as_u64().or_else(|| code.as_str()?.parse().ok()));
+    let in_object = in_object.and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
+    in_object.or(match (code, kind) {
+        ("rate_limit_exceeded", _) | (_, "rate_limit_error" | "rate_limit_exceeded" | "requests" | "tokens") => {
+            Some(429)
+        }
+        ("invalid_api_key", _) | (_, "authentication_error") => Some(401),
+        (_, "permission_error" | "permission_denied") => Some(403),
+        (_, "request_too_large") => Some(413),
+        (_, "timeout_error") => Some(504),
+        (_, "overloaded_error") => Some(529),
+        ("model_not_found", _) | (_, "not_found_error") => Some(404),
+        ("context_length_exceeded", _) | (_, "invalid_request_error" | "exceed_context_size_error") => Some(400),
+        // <https://www.alibabacloud.com/help/en/model-studio/error-code>
+        (code, _) if code.starts_with("Throttling") => Some(429),
+        // <https://platform.openai.com/docs/api-reference/responses/object#responses/object-error>
+        (code, _) if code.starts_with("invalid_") || code.contains("image") || code.ends_with("_policy") => Some(400),
+        _ => None,
+    })
 }
 
 /// How long an error of Google asks to wait: the `retryDelay` in its details, such as `34s`

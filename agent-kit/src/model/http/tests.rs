@@ -300,6 +300,43 @@ async fn what_is_no_stream_is_a_fault() {
 }
 
 #[tokio::test]
+async fn an_error_without_a_wrapping_is_told_in_the_provider_s_words() {
+    for (error, wanted) in [
+        (
+            r#"{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}"#,
+            (Code::RequestRefused, FaultClass::Refused, "the provider answered 400: too long"),
+        ),
+        (
+            r#"{"code":"InvalidParameter","message":"Range of input","request_id":"x"}"#,
+            (Code::RequestRefused, FaultClass::Refused, "the provider answered with an error: Range of input"),
+        ),
+        (
+            r#"{"code":"Throttling.RateQuota","message":"slow"}"#,
+            (Code::ProviderBusy, FaultClass::RateLimit, "the provider answered 429: slow"),
+        ),
+        (
+            r#"{"detail":"Model not found"}"#,
+            (Code::RequestRefused, FaultClass::Refused, "the provider answered with an error: Model not found"),
+        ),
+        (
+            r#"{"code":"503","message":"later"}"#,
+            (Code::ProviderFailed, FaultClass::Server, "the provider answered 503: later"),
+        ),
+    ] {
+        for end in ["", "data: [DONE]\n\n"] {
+            let stream = [EVENTS, &chunk(r#"{"content":"x"}"#, "null"), "data: ", error, "\n\n", end].concat();
+            assert_eq!(told(&fault(Act::text(stream)).await), wanted, "{error}");
+        }
+        assert_eq!(told(&fault(Act::text(format!("{JSON}{error}"))).await), wanted, "{error}");
+    }
+    let finished = [EVENTS, &chunk(r#"{"content":"x"}"#, "\"stop\""), "data: {\"detail\":\"too late\"}\n\n"].concat();
+    assert_eq!(ask(Act::text(finished)).await.answer.unwrap().reply.parts.text(), "x");
+    let text = fault(Act::text(format!("{EVENTS}event: error\ndata: upstream {KEY} failed\n\n"))).await;
+    let words = "an event cannot be read: expected value at line 1 column 1: upstream [redacted:TEST_KEY] failed";
+    assert_eq!(told(&text), (Code::ReplyUnreadable, FaultClass::Refused, words));
+}
+
+#[tokio::test]
 async fn endless_replies_end_at_the_limit() {
     let event = chunk(r#"{"content":"again and again"}"#, "null").into_bytes();
     let error = fault(Act::Flood(EVENTS, event)).await;
