@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
@@ -167,6 +167,8 @@ impl HttpModel {
         let mut headers = settings.protocol.headers(settings.api_key.as_ref())?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        // Without it a server may pack its replies as it likes (RFC 9110, 12.5.3).
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, secret) in &settings.headers {
             let header = HeaderName::from_str(name).ok().zip(HeaderValue::from_str(&secret.value).ok());
             let (header, value) = header.ok_or_else(|| SettingsError::Header(refusal::excerpt(name)))?;
@@ -249,6 +251,7 @@ impl HttpModel {
         if !response.status().is_success() {
             return Err(self.fault(&Refusal::read(response, clock, &self.redactor).await));
         }
+        self.check_coding(&response)?;
         let body = whole_body(response, clock, ("list of models", MAX_LIST_BYTES), &NoDeltas).await?;
         model_list::ids(&body).ok_or_else(|| unreadable("the provider lists no models".to_owned()))
     }
@@ -276,6 +279,7 @@ impl HttpModel {
             }
             form = protocol.amended(&outgoing, &refusal).ok_or_else(|| self.fault(&refusal))?;
         };
+        self.check_coding(&response)?;
         let outgoing = self.outgoing(call, form);
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
@@ -288,6 +292,15 @@ impl HttpModel {
                 refusal::words(&kind, &self.redactor)
             ))),
         }
+    }
+
+    /// A reply that is packed is not read. Another attempt would be paid for again, and be packed again.
+    fn check_coding(&self, response: &Response) -> Result<(), Fault> {
+        refusal::coding(response.headers()).map_or(Ok(()), |coding| {
+            let coding = refusal::words(&coding, &self.redactor);
+            let message = format!("the provider packed its reply as {coding}, although it was asked not to");
+            Err(Fault::new(Code::ReplyUnreadable, FaultClass::Refused, message))
+        })
     }
 
     async fn read_stream(

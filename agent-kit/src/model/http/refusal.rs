@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use reqwest::Response;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use serde::Deserialize;
@@ -35,6 +36,9 @@ impl Refusal {
         let status = response.status().as_u16();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
+        if let Some(coding) = coding(response.headers()) {
+            return Self { status, body: format!("its words are packed as {coding}"), retry_after_ms };
+        }
         let (mut body, mut is_whole) = (Vec::new(), false);
         while body.len() < MAX_REFUSAL_BYTES && !is_whole {
             // The status matters most; a missing body changes nothing.
@@ -59,6 +63,13 @@ impl Refusal {
         let fault = of_status(self.status, &self.body, redactor).with_usage(usage);
         Fault { retry_after_ms: self.retry_after_ms.or(fault.retry_after_ms), ..fault }
     }
+}
+
+/// How a body is packed; `None` if it is not.
+pub(super) fn coding(headers: &HeaderMap) -> Option<String> {
+    let codings = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let codings: Vec<_> = codings.filter(|coding| !matches!(coding.trim(), "" | "identity")).collect();
+    (!codings.is_empty()).then(|| codings.join(", "))
 }
 
 /// The fault for a response with an unsuccessful HTTP status and this body.

@@ -177,6 +177,7 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
     assert_eq!(body.as_bytes(), protocol::COMMON.body(&test_outgoing(&test_call())).unwrap());
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{head}");
+    assert!(head.contains("\r\naccept-encoding: identity"), "{head}");
 }
 
 #[tokio::test]
@@ -334,6 +335,27 @@ async fn an_error_without_a_wrapping_is_told_in_the_provider_s_words() {
     let text = fault(Act::text(format!("{EVENTS}event: error\ndata: upstream {KEY} failed\n\n"))).await;
     let words = "an event cannot be read: expected value at line 1 column 1: upstream [redacted:TEST_KEY] failed";
     assert_eq!(told(&text), (Code::ReplyUnreadable, FaultClass::Refused, words));
+}
+
+#[tokio::test]
+async fn a_packed_reply_is_told_and_not_asked_for_again() {
+    for kind in ["text/event-stream", "application/json"] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n");
+        let packed = [format!("{head}content-encoding: gzip\r\n\r\n").as_bytes(), b"\x1f\x8b\x08\0\xff"].concat();
+        let words = "the provider packed its reply as gzip, although it was asked not to";
+        let fault = fault(Act::Send(vec![packed])).await;
+        assert_eq!(told(&fault), (Code::ReplyUnreadable, FaultClass::Refused, words));
+        let plain = format!("{head}content-encoding: identity\r\n\r\n");
+        let reply = if kind == "application/json" {
+            r#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}"#.to_owned()
+        } else {
+            chunk(r#"{"content":"x"}"#, "\"stop\"")
+        };
+        assert_eq!(ask(Act::text(plain + &reply)).await.answer.unwrap().reply.parts.text(), "x");
+    }
+    let refused = fault(Act::text("HTTP/1.1 429 Slow\r\ncontent-encoding: br\r\nretry-after: 7\r\n\r\n???")).await;
+    assert_eq!((refused.class, refused.retry_after_ms), (FaultClass::RateLimit, Some(7000)));
+    assert_eq!(refused.message, "the provider answered 429: its words are packed as br");
 }
 
 #[tokio::test]
