@@ -27,6 +27,8 @@ pub struct Dialect {
     pub asks_for_reasoning: bool,
     /// Whether it takes `stream_options`; without them it counts by itself.
     pub takes_stream_options: bool,
+    /// Whether empty reasoning of a reply with calls has to go back too.
+    pub keeps_empty_reasoning: bool,
     pub call_ids: CallIds,
     /// Stands in for what the server attached to a call, where another one asked for the call.
     pub foreign_call: Option<&'static str>,
@@ -76,6 +78,7 @@ pub(super) const COMMON: Dialect = Dialect {
     system_role: "system",
     asks_for_reasoning: false,
     takes_stream_options: true,
+    keeps_empty_reasoning: false,
     call_ids: CallIds::Any,
     foreign_call: None,
 };
@@ -93,11 +96,12 @@ const DIALECTS: [Dialect; 8] = [
         ..COMMON
     },
     Dialect { hosts: &["openrouter.ai"], prefix: AutoPrefix::BlocksOfAnthropic, ..COMMON },
-    // <https://api-docs.deepseek.com/guides/json_mode>
+    // <https://api-docs.deepseek.com/guides/json_mode>, <https://api-docs.deepseek.com/guides/thinking_mode>
     Dialect {
         hosts: &["api.deepseek.com"],
         response_format: ResponseFormat::JsonObject,
         output_ceiling: OUTPUT_CEILINGS[1],
+        keeps_empty_reasoning: true,
         ..COMMON
     },
     // <https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>

@@ -227,12 +227,15 @@ impl Outgoing<'_> {
 }
 
 /// The changes to a request that a server asked for by refusing another form of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Form {
     /// With the other name for the ceiling on output tokens.
     pub has_other_ceiling: bool,
     /// Without reasoning that is bound to what stood in front of it.
     pub is_without_reasoning: bool,
+    /// With empty reasoning where a message with calls has none.
+    pub has_empty_reasoning: bool,
     /// Without the files that tools returned.
     pub is_without_tool_files: bool,
 }

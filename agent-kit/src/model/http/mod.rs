@@ -198,7 +198,7 @@ impl HttpModel {
     /// Remembers the form in which a call was taken, after it was refused in another.
     fn remember(&self, call: &ModelCall, form: Form) {
         self.has_other_ceiling.fetch_or(form.has_other_ceiling, Ordering::Relaxed);
-        if form.is_without_reasoning || form.is_without_tool_files {
+        if form.is_without_reasoning || form.has_empty_reasoning || form.is_without_tool_files {
             let mut amended = self.amended.lock().unwrap_or_else(PoisonError::into_inner);
             if amended.len() == MAX_AMENDED {
                 amended.pop_front();

@@ -70,8 +70,14 @@ impl Protocol for OpenAiChat {
         Box::new(reply::Reply::new(max_bytes))
     }
 
-    /// Only the server knows which name of the ceiling it takes.
+    /// Only the server knows which name of the ceiling it takes, and whether its model thinks: DeepSeek and Moonshot then
+    /// refuse calls without reasoning, such as those of another model
+    /// (<https://api-docs.deepseek.com/guides/thinking_mode>).
     fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
+        let misses_reasoning = refusal.status == 400 && refusal.body.contains(request::REASONING_CONTENT);
+        if misses_reasoning && request.call.conversation.messages().into_iter().any(request::has_calls) {
+            return Some(Form { has_empty_reasoning: true, ..request.form });
+        }
         let has_ceiling = request.call.head.parameters.0.contains_key("max_output_tokens");
         let name = request::dialect(request).output_ceiling;
         let is_its_name = matches!(refusal.status, 400 | 422) && refusal::refuses_parameter(&refusal.body, name);

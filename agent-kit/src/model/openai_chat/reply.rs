@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::attached::Attached;
+use super::request::REASONING_CONTENT;
 use super::think::{self, Shown};
 use crate::model::bounded::{Items, MAX_ITEMS, Progress, each_member, items, number, text, word};
 use crate::model::http::refusal;
@@ -192,6 +193,7 @@ pub(super) struct Reply {
     reasoning: String,
     /// The member that the reasoning came in; `None` if it came within the content.
     reasoning_member: Option<&'static str>,
+    has_empty_reasoning: bool,
     details: Vec<Detail>,
     extra_content: Option<Box<RawValue>>,
     tool_calls: Vec<(u64, Asked)>,
@@ -208,7 +210,8 @@ impl Reply {
         self.take_content(delta.content, false, 0)?;
         // A refusal arrives instead of an answer and counts as the role's answer.
         self.take_content(delta.refusal, false, 0)?;
-        self.take_reasoning("reasoning_content", delta.reasoning_content)?;
+        self.has_empty_reasoning |= delta.reasoning_content.is_some_and(|reasoning| reasoning.get() == "\"\"");
+        self.take_reasoning(REASONING_CONTENT, delta.reasoning_content)?;
         self.take_reasoning("reasoning", delta.reasoning)?;
         self.take_details(delta.reasoning_details)?;
         if let Some(extra) = delta.extra_content {
@@ -355,6 +358,10 @@ impl Assembly for Reply {
                 Some(member) => parts.push(Attached::Text(member.to_owned()).part(origin, text.to_owned())),
                 None => parts.push(Part::Reasoning { opaque: None, text: text.to_owned() }),
             }
+        }
+        let is_empty = self.has_empty_reasoning && self.reasoning.is_empty() && !self.tool_calls.is_empty();
+        if is_empty && request.dialect.keeps_empty_reasoning {
+            parts.push(Attached::Text(REASONING_CONTENT.to_owned()).part(origin, String::new()));
         }
         let mut attached = self.extra_content.map(extra).unwrap_or_default();
         let details: Vec<Members> = self.details.into_iter().map(Detail::whole).collect();

@@ -27,12 +27,19 @@ use crate::model::dialects::Dialect;
 use crate::model::opaque::{self, Kept as _, Members};
 use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
 use crate::model::protocol::{
-    NO_ANSWER, Outgoing, base64, data_url, fit_name, object_text, refused, tools_by_name, written,
+    NO_ANSWER, Outgoing, base64, data_url, fit_name, object_text, raw_json, refused, tools_by_name, written,
 };
 use crate::model::response_format::NamedSchema;
 
 /// Stands in front of the files of tools' results.
 const OF_TOOLS: &str = "These files are part of the results of the tools above, in their order.";
+
+/// The member with the reasoning of DeepSeek and others.
+pub(super) const REASONING_CONTENT: &str = "reasoning_content";
+
+pub(super) fn has_calls(message: &Message) -> bool {
+    message.parts().iter().any(|part| matches!(part, Part::ToolCall(_)))
+}
 
 /// The dialect of a request in its form.
 pub(super) fn dialect(request: &Outgoing<'_>) -> Dialect {
@@ -223,6 +230,9 @@ impl<'a> WireMessage<'a> {
                 }
                 Part::Text { .. } | Part::ToolResult { .. } => {}
             }
+        }
+        if request.form.has_empty_reasoning && !tool_calls.is_empty() && !attached.contains_key(REASONING_CONTENT) {
+            attached.insert(REASONING_CONTENT.to_owned(), raw_json("reasoning", "\"\"")?.to_owned());
         }
         let text = request.result_text(&OpenAiChat, message);
         let of_tool = if message.role() == Speaker::Tool { std::mem::take(&mut files) } else { Vec::new() };

@@ -8,9 +8,14 @@ use rondo_protocol::message::{Opaque, Parts, ToolUse};
 use rondo_protocol::object::{Head, Parameters as Given, ToolSpec};
 use rondo_protocol::workflow::{AnswerFormat, Field};
 
+use super::super::reply::Reply;
 use super::*;
 use crate::answer::Contract;
+use crate::model::dialects::COMMON;
+use crate::model::http::Refusal;
+use crate::model::protocol::{Assembly, Form, Protocol as _};
 use crate::model::{PromptCache, ResponseFormat, test_call, test_outgoing};
+use crate::redact::Redactor;
 
 /// The bytes sent to a server without a dialect.
 fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
@@ -234,4 +239,38 @@ proptest::proptest! {
         proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
         proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);
     }
+}
+
+#[test]
+fn empty_reasoning_goes_back_where_a_server_misses_it() {
+    let dialect = &Dialect::at("https://api.deepseek.com");
+    let asked = test_call();
+    let reply = |dialect| {
+        let mut reply: Box<dyn Assembly> = Box::new(Reply::new(1 << 20));
+        let chunk = r#"{"choices":[{"delta":{"reasoning_content":"","tool_calls":[{"id":"1","function":{"name":"a","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
+        reply.take(chunk, &Redactor::default()).unwrap();
+        let outgoing = Outgoing { dialect, ..test_outgoing(&asked) };
+        reply.complete(&outgoing, refused("incomplete".to_owned())).unwrap().reply.parts
+    };
+    let sent = |parts: Parts, form: Form| {
+        let messages = [Message::user("Write."), Message::from(parts), Message::tool("1", "no", false)];
+        let call = ModelCall { conversation: Arc::new(messages.into_iter().collect()), ..test_call() };
+        let outgoing = Outgoing { dialect, form, ..test_outgoing(&call) };
+        let body = String::from_utf8(body(&outgoing).unwrap()).unwrap();
+        let has_calls = OpenAiChat.amendment(&outgoing, &missing());
+        assert_eq!(has_calls, Some(Form { has_empty_reasoning: true, ..form }));
+        body.matches(r#""reasoning_content":"""#).count()
+    };
+    let filled = Form { has_empty_reasoning: true, ..Form::default() };
+    assert_eq!(sent(reply(dialect), Form::default()), 1);
+    assert_eq!(sent(reply(dialect), filled), 1);
+    assert_eq!(sent(reply(&COMMON), Form::default()), 0);
+    assert_eq!(sent(reply(&COMMON), filled), 1);
+    assert_eq!(OpenAiChat.amendment(&test_outgoing(&asked), &missing()), None);
+}
+
+/// What DeepSeek says of a call without reasoning.
+fn missing() -> Refusal {
+    let message = "The `reasoning_content` in the thinking mode must be passed back to the API.";
+    Refusal { status: 400, body: format!(r#"{{"error":{{"message":"{message}"}}}}"#), retry_after_ms: None }
 }
