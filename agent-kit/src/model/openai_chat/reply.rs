@@ -318,7 +318,9 @@ impl Assembly for Reply {
         let chunk: Chunk<'_> = refusal::event(json, redactor)?;
         // Some servers repeat the figures as they grow.
         self.progress.count(chunk.usage.and_then(|counted| usage::read(counted.get())));
-        if let Some(error) = chunk.error {
+        // Some servers name no error instead of leaving it out.
+        let is_error = |error: &&RawValue| !matches!(error.get(), r#""""# | "{}" | "[]" | "false");
+        if let Some(error) = chunk.error.filter(is_error) {
             return Err(refusal::of_error(error.get(), redactor));
         }
         let before = self.text.len();

@@ -196,3 +196,12 @@ fn the_pieces_of_one_call_are_joined_by_index_by_id_by_name_or_by_nothing() {
         }
     }
 }
+
+#[test]
+fn an_empty_error_is_none() {
+    for error in ["null", "{}", r#""""#, "[]", "false"] {
+        let chunk = format!(r#"{{"choices":[{{"delta":{{"content":"a"}},"finish_reason":"stop"}}],"error":{error}}}"#);
+        assert_eq!(assembled(&[&chunk]).unwrap().reply.parts.text(), "a", "{error}");
+    }
+    assert!(assembled(&[r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"error":"no"}"#]).is_err());
+}
