@@ -84,7 +84,7 @@ impl Protocol for Anthropic {
     /// A limit on spending, unlike one on rate, does not say how long to wait
     /// (<https://platform.claude.com/docs/en/api/errors>).
     fn is_out_of_funds(&self, refusal: &Refusal) -> bool {
-        refusal.status == 429 && refusal.retry_after_ms.is_none()
+        refusal.status == 429 && refusal.retry_after_ms.is_none() && refusal.should_retry != Some(true)
     }
 
     fn open_schema(&self, model: &str, schema: &str, _has_tools: bool) -> Option<&'static str> {

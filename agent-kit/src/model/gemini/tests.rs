@@ -59,7 +59,8 @@ fn the_key_is_a_header_and_never_shown() {
 
 #[test]
 fn a_signature_that_is_refused_is_left_out_once() {
-    let refusal = |status, body: &str| Refusal { status, body: body.to_owned(), retry_after_ms: None };
+    let refusal =
+        |status, body: &str| Refusal { status, body: body.to_owned(), retry_after_ms: None, should_retry: None };
     let invalid = refusal(400, r#"{"error":{"code":400,"message":"Thought signature is not valid"}}"#);
     let signature = serde_json::value::to_raw_value("s").unwrap();
     let part = attached::Attached::EmptyText(signature).part("p/test-model", String::new());

@@ -29,6 +29,8 @@ pub struct Refusal {
     /// Its beginning.
     pub body: String,
     pub retry_after_ms: Option<u64>,
+    /// Whether another attempt may succeed, if the provider says so.
+    pub should_retry: Option<bool>,
 }
 
 impl Refusal {
@@ -36,8 +38,10 @@ impl Refusal {
         let status = response.status().as_u16();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
+        let should_retry = retry_after::should_retry(response.headers());
         if let Some(coding) = coding(response.headers()) {
-            return Self { status, body: format!("its words are packed as {coding}"), retry_after_ms };
+            let body = format!("its words are packed as {coding}");
+            return Self { status, body, retry_after_ms, should_retry };
         }
         let (mut body, mut is_whole) = (Vec::new(), false);
         while body.len() < MAX_REFUSAL_BYTES && !is_whole {
@@ -55,13 +59,19 @@ impl Refusal {
             // Leaves out an end that could be the beginning of a key.
             body = redactor.beginning(&body);
         }
-        Self { status, body, retry_after_ms }
+        Self { status, body, retry_after_ms, should_retry }
     }
 
     pub(super) fn fault(&self, redactor: &Redactor) -> Fault {
         let usage = usage::of_body(&self.body);
         let fault = of_status(self.status, &self.body, redactor).with_usage(usage);
-        Fault { retry_after_ms: self.retry_after_ms.or(fault.retry_after_ms), ..fault }
+        let class = match self.should_retry {
+            Some(false) => FaultClass::Refused,
+            // Neither a key nor money comes by waiting.
+            Some(true) if fault.code == Code::RequestRefused => FaultClass::Server,
+            Some(true) | None => fault.class,
+        };
+        Fault { class, retry_after_ms: self.retry_after_ms.or(fault.retry_after_ms), ..fault }
     }
 }
 

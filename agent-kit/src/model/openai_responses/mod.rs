@@ -121,7 +121,7 @@ mod tests {
     fn only_items_that_a_server_does_not_take_back_are_left_out() {
         let call = test_call();
         let amendment = |status, body: &str| {
-            let refusal = Refusal { status, body: body.to_owned(), retry_after_ms: None };
+            let refusal = Refusal { status, body: body.to_owned(), retry_after_ms: None, should_retry: None };
             OpenAiResponses.amendment(&test_outgoing(&call), &refusal)
         };
         for (status, body, is_amended) in [

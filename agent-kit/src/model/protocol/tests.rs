@@ -94,7 +94,8 @@ fn list(body: &str) -> &str {
 
 #[test]
 fn only_a_refusal_that_may_be_of_files_is_answered_without_them() {
-    let refusal = |status, body: &str| Refusal { status, body: body.to_owned(), retry_after_ms: None };
+    let refusal =
+        |status, body: &str| Refusal { status, body: body.to_owned(), retry_after_ms: None, should_retry: None };
     for (model, protocol) in MODELS {
         let call = call(model, []);
         let amended = |refusal: &Refusal| protocol.amended(&test_outgoing(&call), refusal);

@@ -20,7 +20,7 @@ fn a_wait_in_the_details_of_an_error_counts_where_no_header_says_one() {
         format!(r#"{{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[{{"@type":"x"}},{info}]}}"#)
     };
     let refused = |body: String, retry_after_ms| {
-        let fault = Refusal { status: 429, body, retry_after_ms }.fault(&Redactor::default());
+        let fault = Refusal { status: 429, body, retry_after_ms, should_retry: None }.fault(&Redactor::default());
         (fault.class, fault.message, fault.retry_after_ms)
     };
     let busy = |wait| (FaultClass::RateLimit, "the provider answered 429: slow".to_owned(), wait);
@@ -31,6 +31,19 @@ fn a_wait_in_the_details_of_an_error_counts_where_no_header_says_one() {
         assert_eq!(refused(format!(r#"{{"error":{}}}"#, error(odd)), None), busy(None), "{odd}");
     }
     assert_eq!(of_error(&error("2s"), &Redactor::default()).retry_after_ms, Some(2000));
+}
+
+#[test]
+fn a_provider_that_says_whether_to_try_again_decides() {
+    let class = |status, should_retry| {
+        let refusal = Refusal { status, body: String::new(), retry_after_ms: None, should_retry };
+        refusal.fault(&Redactor::default()).class
+    };
+    assert_eq!([503, 429, 400].map(|status| class(status, Some(false))), [FaultClass::Refused; 3]);
+    assert_eq!(class(400, Some(true)), FaultClass::Server);
+    assert_eq!(class(429, Some(true)), FaultClass::RateLimit);
+    assert_eq!([401, 402].map(|status| class(status, Some(true))), [FaultClass::Refused; 2]);
+    assert_eq!(class(503, None), FaultClass::Server);
 }
 
 #[test]

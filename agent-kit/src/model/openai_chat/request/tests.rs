@@ -272,5 +272,10 @@ fn empty_reasoning_goes_back_where_a_server_misses_it() {
 /// What DeepSeek says of a call without reasoning.
 fn missing() -> Refusal {
     let message = "The `reasoning_content` in the thinking mode must be passed back to the API.";
-    Refusal { status: 400, body: format!(r#"{{"error":{{"message":"{message}"}}}}"#), retry_after_ms: None }
+    Refusal {
+        status: 400,
+        body: format!(r#"{{"error":{{"message":"{message}"}}}}"#),
+        retry_after_ms: None,
+        should_retry: None,
+    }
 }
