@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rmcp::model::{PaginatedRequestParams, Tool};
+use rmcp::model::{ClientRequest, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
+use rmcp::service::ServiceError;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::{Value, text};
 
@@ -60,19 +61,25 @@ impl Catalogue {
             Error::new(Code::McpList, format!("the tools of the MCP server {server} cannot be used: {why}"))
         };
         let mut wire_names = BTreeSet::new();
-        let mut bytes = 0;
+        let (mut bytes, mut listed) = (0, 0);
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = match connection.peer().list_tools(Some(params)).await {
+            let page = match Page::ask(connection, cursor).await {
                 Ok(page) => page,
                 Err(error) => return Err(connection.fault(&error).await),
             };
-            let tools = page.tools;
-            if wire_names.len() + tools.len() > MAX_TOOLS {
+            listed += page.tools.len();
+            if listed > MAX_TOOLS {
                 return Err(fault(format!("there are more than {MAX_TOOLS}")));
             }
-            for tool in tools {
+            for tool in page.tools {
+                let tool = match tool {
+                    Ok(tool) => tool,
+                    Err(why) => {
+                        catalogue.left_out.push(why);
+                        continue;
+                    }
+                };
                 let name = tool.name.to_string();
                 // Two tools with one name for the model are as bad as two tools with one name.
                 if !wire_names.insert(wire_name(&name)) {
@@ -97,6 +104,43 @@ impl Catalogue {
         }
         Err(fault(format!("their list has more than {MAX_PAGES} pages")))
     }
+}
+
+/// A page of a server's list of tools.
+struct Page {
+    /// Each tool, or its name and why it cannot be read.
+    tools: Vec<Result<Tool, String>>,
+    next_cursor: Option<String>,
+}
+
+impl Page {
+    async fn ask(connection: &Connection, cursor: Option<String>) -> Result<Self, ServiceError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        match connection.peer().list_tools(Some(params.clone())).await {
+            Ok(page) => {
+                let tools = page.tools.into_iter().map(Ok).collect();
+                return Ok(Self { tools, next_cursor: page.next_cursor });
+            }
+            Err(ServiceError::UnexpectedResponse) => {}
+            Err(error) => return Err(error),
+        }
+        // One tool that is none spoils the page, which is asked for again and read tool by tool.
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        let ServerResult::CustomResult(CustomResult(mut page)) = connection.peer().send_request(request).await? else {
+            return Err(ServiceError::UnexpectedResponse);
+        };
+        let Some(serde_json::Value::Array(tools)) = page.get_mut("tools").map(serde_json::Value::take) else {
+            return Err(ServiceError::UnexpectedResponse);
+        };
+        let next_cursor = page.get("nextCursor").and_then(serde_json::Value::as_str).map(str::to_owned);
+        Ok(Self { tools: tools.into_iter().map(read).collect(), next_cursor })
+    }
+}
+
+fn read(tool: serde_json::Value) -> Result<Tool, String> {
+    let name = bound::line(tool.get("name").and_then(serde_json::Value::as_str).unwrap_or_default(), 80);
+    let why = |error: serde_json::Error| format!("{name}: it cannot be read: {}", bound::line(&error.to_string(), 200));
+    serde_json::from_value(tool).map_err(why)
 }
 
 /// Pins a tool, or returns why it is left out.

@@ -229,6 +229,10 @@ async fn odd_tools_are_left_out_by_name() {
     let left_out = server.left_out();
     assert_eq!(left_out[0], "call: its schema is longer than 65,536 bytes");
 
+    let server = start("no_schema").await.unwrap();
+    assert_eq!(server.pins().into_keys().collect::<Vec<_>>(), ["(resources)", "echo", "meet", "seen"]);
+    assert_eq!(server.left_out(), ["call: it cannot be read: missing field `inputSchema`"]);
+
     let server = start("wordy").await.unwrap();
     let description = tool(&server, "fake.echo").spec().description.clone();
     assert!(description.len() <= 8192 && description.ends_with("[cut here: 500,000 bytes in all]"));
