@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientCapabilities, ClientConfig, ErrorData, Implementation, ProtocolVersion};
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, Peer, RequestContext, RunningService, ServiceError};
+use rmcp::transport::DynamicTransportError;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
@@ -144,7 +145,13 @@ impl Connection {
                 // A lost session does not come back; the next call opens another.
                 self.is_broken.store(true, Ordering::SeqCst);
                 let cause = self.remote.words(&web::root_cause(error));
-                Error::new(Code::McpEnded, format!("the MCP server {server} could not be asked: {cause}"))
+                let what = match http_error(error) {
+                    Some(error) if may_have_effect(error) => {
+                        "did not answer, and whether the request had an effect is unknown"
+                    }
+                    Some(_) | None => "could not be asked",
+                };
+                Error::new(Code::McpEnded, format!("the MCP server {server} {what}: {cause}"))
             }
             other => {
                 let cause = self.remote.words(&other.to_string());
@@ -161,8 +168,7 @@ impl Connection {
     /// of no more use.
     pub fn has_lost_session(&self, error: &ServiceError) -> bool {
         let ServiceError::TransportSend(error) = error else { return false };
-        let cause = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
-        let is_lost = matches!(cause, Some(StreamableHttpError::SessionExpired));
+        let is_lost = matches!(http_error(error), Some(StreamableHttpError::SessionExpired));
         if is_lost {
             self.is_broken.store(true, Ordering::SeqCst);
         }
@@ -174,6 +180,27 @@ impl Connection {
         let error = self.remote.ended(Code::McpEnded).await;
         drop(self.end());
         error
+    }
+}
+
+type HttpError = StreamableHttpError<reqwest::Error>;
+
+fn http_error(error: &DynamicTransportError) -> Option<&HttpError> {
+    error.error.downcast_ref()
+}
+
+/// Whether a request that failed so may have been carried out: it was sent, and not refused.
+fn may_have_effect(error: &HttpError) -> bool {
+    match error {
+        StreamableHttpError::Client(error) => !error.is_connect() && !error.is_builder(),
+        StreamableHttpError::HttpStatus(error) => error.status >= 500,
+        // So rmcp tells the status of any other refusal.
+        StreamableHttpError::UnexpectedServerResponse(words) => !words.starts_with("HTTP 4"),
+        StreamableHttpError::AuthRequired(_)
+        | StreamableHttpError::InsufficientScope(_)
+        | StreamableHttpError::SessionExpired
+        | StreamableHttpError::ReservedHeaderConflict(_) => false,
+        _ => true,
     }
 }
 

@@ -17,6 +17,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("http::a_tool_is_called_with_the_operators_key", a_tool_is_called_with_the_operators_key),
         trial("http::a_session_that_is_gone_is_opened_again", a_session_that_is_gone_is_opened_again),
+        trial("http::a_call_that_broke_off_may_have_had_an_effect", a_call_that_broke_off_may_have_had_an_effect),
         trial("http::a_server_that_hangs_is_given_up", a_server_that_hangs_is_given_up),
         trial("http::an_answer_without_end_is_cut", an_answer_without_end_is_cut),
         trial("http::a_redirect_does_not_take_the_key_along", a_redirect_does_not_take_the_key_along),
@@ -147,6 +148,22 @@ async fn a_session_that_is_gone_is_opened_again() {
     assert_eq!(error_of(call(&find, "{}").await).code, Code::McpEnded);
     assert_eq!(call(&find, "{}").await.unwrap(), "found");
     assert_eq!(handshakes(), 4);
+}
+
+async fn a_call_that_broke_off_may_have_had_an_effect() {
+    for respond in [
+        (|request, stream| if is_call(request) { drop(stream.flush()) } else { well(request, stream) }) as Respond,
+        |request, stream| {
+            if is_call(request) { send(stream, "500 Internal Server Error", "", "") } else { well(request, stream) }
+        },
+    ] {
+        let address = Address::serve(respond);
+        let server = Server::start(address.settings()).await.unwrap();
+        let error = error_of(call(&tool(&server, "issues.find"), "{}").await);
+        assert_eq!(error.code, Code::McpEnded);
+        let words = "the MCP server issues did not answer, and whether the request had an effect is unknown: ";
+        assert!(error.message.starts_with(words), "{error}");
+    }
 }
 
 async fn a_server_that_hangs_is_given_up() {
