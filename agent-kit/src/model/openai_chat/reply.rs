@@ -38,7 +38,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Chunk<'a> {
             match name.as_str() {
                 _ if value.get() == "null" => {}
                 "choices" => {
-                    chunk.choices = Some(serde_json::from_str(value.get()).map_err(|error| error.to_string())?)
+                    chunk.choices = Some(serde_json::from_str(value.get()).map_err(|error| error.to_string())?);
                 }
                 "usage" => chunk.usage = Some(value),
                 "error" => chunk.error = Some(value),
