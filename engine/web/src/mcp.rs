@@ -181,16 +181,26 @@ impl Tools {
                 call
             }
         };
+        let cancelled = caller.cancelled.clone();
         let settled = if engine.store().row(&call.thread).map_err(Failure::from)?.is_none() {
             let handle = self.begin(name, arguments, &call.thread).await?;
             drop(alone);
-            self.updates_of(handle, caller).await?
+            self.updates_of(handle, caller).await
         } else {
             drop(alone);
-            self.joined(&call.thread, caller).await?
+            self.joined(&call.thread, caller).await
         };
-        keep(&Call { is_answered: true, ..call }).await?;
-        Ok(settled)
+        if !cancelled.is_cancelled() && self.is_answer(&call.thread, &settled)? {
+            keep(&Call { is_answered: true, ..call }).await?;
+        }
+        settled
+    }
+
+    /// Whether a call has its answer with this: the same call is then another one. A thread that stopped is continued by
+    /// the same call.
+    fn is_answer(&self, thread: &ThreadId, settled: &Result<Box<Settled>, Problem>) -> Result<bool, Failure> {
+        let row = self.server.host.engine().store().row(thread)?;
+        Ok(settled.is_ok() || row.is_some_and(|row| row.status.has_ended()))
     }
 
     /// Follows a thread that another call began, in this process or another one, until it has settled. If that call was

@@ -153,6 +153,43 @@ fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
 
 const KEY: &str = "`rondo/key`";
 
+/// Why a thread did not succeed is the answer to its call, and the next equal call is another one.
+#[test]
+fn a_call_is_answered_also_by_the_failure_of_its_thread() {
+    let place = place();
+    place.file(
+        "workflows/failing/workflow.yaml",
+        "rondo: 1\nname: failing\nroles: { a: { system: You answer. } }\ngraph: { start: { to: a, prompt: go }, \
+         a: { done: { to: fail, reason: no luck } } }\n",
+    );
+    place.file("workflows/failing/script.yaml", "a: [ { body: x } ]\n");
+    slow(&place);
+    let mut client = Client::start(&place);
+    let threads = || place.run(["threads", "--json"]).exits(0).json();
+    for count in 1..=2 {
+        let failed = client.call("failing", &json!({}), &json!({}));
+        let text = failed["content"][0]["text"].as_str().unwrap();
+        assert!(failed["isError"] == true && text.contains("no luck"), "{failed}");
+        assert_eq!(threads().len(), count);
+    }
+    // A person cancels the thread of a call.
+    let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}});
+    client.begin("tools/call", &params);
+    while client.message()["method"] != "notifications/progress" {}
+    place.run(["cancel", "last"]).exits(0);
+    let cancelled = loop {
+        let message = client.message();
+        if message["id"] == client.id {
+            break message;
+        }
+    };
+    assert_eq!(cancelled["result"]["isError"], true, "{cancelled}");
+    let again = client.call("slow", &json!({}), &json!({}));
+    assert_eq!(again["structuredContent"]["status"], "done", "{again}");
+    assert_eq!(threads().len(), 4);
+    client.leave();
+}
+
 /// A cancelled call stops its run, which pays for nothing more; the same call continues with its thread.
 #[test]
 fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
