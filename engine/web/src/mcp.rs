@@ -128,13 +128,14 @@ impl ServerHandler for Tools {
         let caller = Caller { progress, cancelled: context.ct.clone() };
         let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
         let arguments = arguments.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let made = if request.name == ANSWER {
+        let is_answer = request.name == ANSWER;
+        let made = if is_answer {
             self.answer(arguments, client, caller).await
         } else {
             self.call(&request.name, arguments, (client, key), caller).await
         };
         Ok(match made {
-            Ok(settled) => given(&settled).into(),
+            Ok(settled) => given(&settled, is_answer).into(),
             Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem.text())]).into(),
         })
     }
@@ -196,11 +197,14 @@ impl Tools {
         settled
     }
 
-    /// Whether a call has its answer with this: the same call is then another one. A thread that stopped is continued by
-    /// the same call.
+    /// Whether a call has its answer with this: the same call is then another one. The same call continues a thread that
+    /// stopped, and gives what comes of one whose tool call a person must allow.
     fn is_answer(&self, thread: &ThreadId, settled: &Result<Box<Settled>, Problem>) -> Result<bool, Failure> {
+        if let Ok(settled) = settled {
+            return Ok(settled.waits_for.as_ref().is_none_or(|waits_for| !waits_for.is_approval));
+        }
         let row = self.server.host.engine().store().row(thread)?;
-        Ok(settled.is_ok() || row.is_some_and(|row| row.status.has_ended()))
+        Ok(row.is_some_and(|row| row.status.has_ended()))
     }
 
     /// Follows a thread that another call began, in this process or another one, until it has settled. If that call was
@@ -334,13 +338,17 @@ fn answer_schema() -> Arc<JsonObject> {
 }
 
 /// The result of a tool: its text, and `{thread, status, form, result}` as structured content.
-fn given(settled: &Settled) -> CallToolResult {
+fn given(settled: &Settled, is_answer: bool) -> CallToolResult {
     let status = if settled.waits_for.is_some() { "waiting" } else { "done" };
+    let (text, thread) = (&settled.text, &settled.thread);
     let text = match &settled.waits_for {
         Some(WaitsFor { is_approval: false, .. }) => {
-            format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", settled.text, settled.thread)
+            format!("{text}\n\nThread {thread} waits: call `{ANSWER}` with it.")
         }
-        _ => settled.text.clone(),
+        Some(_) if !is_answer => {
+            format!("{text}\n\nThread {thread} waits: after that, the same call gives what comes of it.")
+        }
+        _ => text.clone(),
     };
     let form = settled.waits_for.as_ref().map(|waits_for| waits_for.form);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);

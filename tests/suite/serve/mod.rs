@@ -60,3 +60,32 @@ fn place() -> Place {
     place.file("workflows/ask/script.yaml", "draft: [ { status: done, body: a text } ]\n");
     place
 }
+
+/// A tool call that a person must allow.
+const CLERK: &str = r#"
+rondo: 1
+name: clerk
+input: { text?: string }
+roles:
+  clerk: { system: You file notes., tools: [write_file] }
+graph:
+  start: { to: clerk, prompt: File it. }
+  clerk: { done: { to: end } }
+result: "{{ steps.clerk.body }}"
+"#;
+
+const CLERK_SCRIPT: &str = r#"
+clerk:
+  - tools: [ { name: write_file, args: { path: note.txt, text: "a note" } } ]
+    then: { body: filed }
+"#;
+
+/// A place where a person must allow what the clerk writes.
+fn place_of_clerk() -> Place {
+    let place = Place::new();
+    place.file("workflows/clerk/workflow.yaml", CLERK);
+    place.file("workflows/clerk/script.yaml", CLERK_SCRIPT);
+    place.settings("[grant]\ntools = [\"*\"]\napprove = [\"write_file\"]\n");
+    place.trust(&["clerk"]);
+    place
+}

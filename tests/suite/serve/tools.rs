@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use super::place;
+use super::{place, place_of_clerk};
 use crate::binary::Place;
 
 /// A client of `rondo mcp`.
@@ -187,6 +187,28 @@ fn a_call_is_answered_also_by_the_failure_of_its_thread() {
     let again = client.call("slow", &json!({}), &json!({}));
     assert_eq!(again["structuredContent"]["status"], "done", "{again}");
     assert_eq!(threads().len(), 4);
+    client.leave();
+}
+
+#[test]
+fn a_call_that_waits_for_approval_gives_what_came_of_it_once_a_person_has_approved() {
+    let place = place_of_clerk();
+    let mut client = Client::start(&place);
+    let asked = client.call("clerk", &json!({}), &json!({}));
+    let text = asked["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("rondo answer") && text.contains("the same call"), "{asked}");
+    // Nobody has decided yet.
+    let again = client.call("clerk", &json!({}), &json!({}));
+    assert_eq!(again["structuredContent"], asked["structuredContent"]);
+    place.run(["answer", "last", "--approve"]).exits(0);
+    let done = client.call("clerk", &json!({}), &json!({}));
+    let content = &done["structuredContent"];
+    assert_eq!((&content["status"], &content["result"]), (&json!("done"), &json!("filed")), "{done}");
+    assert_eq!(content["thread"], asked["structuredContent"]["thread"]);
+    // That was its result, so that the next call is another one.
+    let next = client.call("clerk", &json!({}), &json!({}));
+    assert_eq!(next["structuredContent"]["status"], "waiting", "{next}");
+    assert_ne!(next["structuredContent"]["thread"], content["thread"]);
     client.leave();
 }
 
