@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject, ListToolsResult,
@@ -28,6 +27,7 @@ use rondo::protocol::text::plain;
 use rondo::protocol::{Digest, Value, canonical};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::changes::AnswerRequest;
@@ -44,9 +44,6 @@ const KEY: &str = "rondo/key";
 
 /// What is kept of calls: a space of the store beside those of hooks.
 const SPACE: &str = "calls";
-
-/// How often a call looks whether a thread has settled that runs for another call.
-const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,12 +181,13 @@ impl Tools {
         };
         let cancelled = caller.cancelled.clone();
         let settled = if engine.store().row(&call.thread).map_err(Failure::from)?.is_none() {
-            let handle = self.begin(name, arguments, &call.thread).await?;
+            let run = self.begin(name, arguments, &call.thread).await?;
             drop(alone);
-            self.updates_of(handle, caller).await
+            followed(self.server.updates_of(run), caller).await
         } else {
             drop(alone);
-            self.joined(&call.thread, caller).await
+            // Another call began it, in this process or another one.
+            followed(self.server.updates_of_thread(call.thread.clone()), caller).await
         };
         if !cancelled.is_cancelled() && self.is_answer(&call.thread, &settled)? {
             keep(&Call { is_answered: true, ..call }).await?;
@@ -205,42 +203,6 @@ impl Tools {
         }
         let row = self.server.host.engine().store().row(thread)?;
         Ok(row.is_some_and(|row| row.status.has_ended()))
-    }
-
-    /// Follows a thread that another call began, in this process or another one, until it has settled. If that call was
-    /// given up, this one continues the thread.
-    async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Settled>, Problem> {
-        let engine = self.server.host.engine();
-        let mut has_waited = false;
-        loop {
-            if !engine.is_running(thread) && !self.is_driven_elsewhere(thread).await {
-                let (_, origin) = engine.definition(thread)?;
-                // What another call stopped for would stop this one too.
-                let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
-                if is_refused || origin.ending.is_some() || !origin.forms.is_empty() {
-                    return self.server.settled_of(thread.clone()).await.map(Box::new);
-                }
-                match self.server.resumed(thread).await {
-                    Ok(Some(handle)) => return self.updates_of(handle, caller).await,
-                    Ok(None) => {}
-                    // Another process began to drive it.
-                    Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
-                    Err(problem) => return Err(problem),
-                }
-            }
-            has_waited = true;
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = caller.cancelled.cancelled() => return Err(given_up()),
-            }
-        }
-    }
-
-    /// Whether another process drives a thread, or may: nothing is set up for a run that cannot begin.
-    async fn is_driven_elsewhere(&self, thread: &ThreadId) -> bool {
-        let (server, thread) = (self.server.clone(), thread.clone());
-        let asked = tokio::task::spawn_blocking(move || server.host.driven().may_hold(&thread));
-        asked.await.unwrap_or(true)
     }
 
     async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<Run, Problem> {
@@ -260,32 +222,31 @@ impl Tools {
                 .into());
         }
         let by = Answerer::Client(named(&client));
-        let handle = self.server.answered(given.thread, given.answer, by).await?;
-        self.updates_of(handle, caller).await
+        let run = self.server.answered(given.thread, given.answer, by).await?;
+        followed(self.server.updates_of(run), caller).await
     }
+}
 
-    /// Follows a run until it has settled, with a notification for each step and each line.
-    async fn updates_of(&self, handle: Run, caller: Caller) -> Result<Box<Settled>, Problem> {
-        let mut updates = self.server.updates_of(handle);
-        let mut steps = 0.0;
-        loop {
-            let next = tokio::select! {
-                next = updates.recv() => next,
-                // Without a listener the run stops; the same call continues its thread.
-                () = caller.cancelled.cancelled() => return Err(given_up()),
-            };
-            let told = match next {
-                Some(RunUpdate::Settled(settled)) => return settled,
-                Some(RunUpdate::Line(told) | RunUpdate::Step(told)) => told,
-                Some(RunUpdate::Text(_)) => continue,
-                None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
-            };
-            steps += 1.0;
-            if let Some((token, peer)) = &caller.progress {
-                let progress = ProgressNotificationParam::new(token.clone(), steps).with_message(told);
-                // A client that is gone ends the server.
-                let _ = peer.notify_progress(progress).await;
-            }
+/// Follows a run until it has settled, with a notification for each step and each line.
+async fn followed(mut updates: mpsc::Receiver<RunUpdate>, caller: Caller) -> Result<Box<Settled>, Problem> {
+    let mut steps = 0.0;
+    loop {
+        let next = tokio::select! {
+            next = updates.recv() => next,
+            // Without a listener the run stops; the same call continues its thread.
+            () = caller.cancelled.cancelled() => return Err(given_up()),
+        };
+        let told = match next {
+            Some(RunUpdate::Settled(settled)) => return settled,
+            Some(RunUpdate::Line(told) | RunUpdate::Step(told)) => told,
+            Some(RunUpdate::Text(_)) => continue,
+            None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
+        };
+        steps += 1.0;
+        if let Some((token, peer)) = &caller.progress {
+            let progress = ProgressNotificationParam::new(token.clone(), steps).with_message(told);
+            // A client that is gone ends the server.
+            let _ = peer.notify_progress(progress).await;
         }
     }
 }

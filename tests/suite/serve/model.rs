@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::Server;
-use super::place;
+use super::{place, place_of_clerk};
 use crate::provider::server::{Act, EVENTS, Server as Provider, delta};
 
 fn chat(server: &Server, model: &str, messages: &Value) -> Value {
@@ -159,6 +159,69 @@ fn a_workflow_that_waits_goes_on_with_the_next_message() {
     assert_eq!(done["choices"][0]["message"]["content"], r#"{"grade":3}"#);
     // One thread, which a person's two messages went into.
     assert_eq!(server.get("/threads").is(200).json()["threads"].as_array().unwrap().len(), 1);
+}
+
+/// The number of threads.
+fn threads(server: &Server) -> usize {
+    server.get("/threads").is(200).json()["threads"].as_array().unwrap().len()
+}
+
+/// Clients repeat a request by themselves when they lose its answer.
+#[test]
+fn an_answer_to_a_form_that_is_sent_again_gives_what_came_of_it() {
+    let place = place();
+    place.file(
+        "workflows/ask/workflow.yaml",
+        super::ASK
+            .replace("roles:", "input: { text?: string }\nroles:\n  late: { system: You thank. }")
+            .replace("accept: { to: end }", "accept: { to: late, prompt: Thank them. }")
+            .replace("\nresult:", "\n  late: { done: { to: end } }\nresult:"),
+    );
+    let script = |late: &str| format!("draft: [ {{ body: a text }} ]\nlate: [ {{ {late} }} ]\n");
+    place.file("workflows/ask/script.yaml", script("delay_ms: 600000, body: thanks"));
+    let server = Server::start(&place, &[]);
+    let mut messages = vec![json!({"role": "user", "content": "please"})];
+    messages.push(chat(&server, "ask:offline", &json!(messages))["choices"][0]["message"].clone());
+    messages.push(json!({"role": "user", "content": r#"{"status": "accept", "grade": 3}"#}));
+
+    // The run stops after it has the answer.
+    let body = json!({"model": "ask:offline", "messages": messages, "stream": true});
+    let mut streamed = server.chat("/chat/completions", &body);
+    let thread = streamed.answer().unwrap()["id"].as_str().unwrap().strip_prefix("chatcmpl-").unwrap().to_owned();
+    let mut events = server.events(&format!("/threads/{thread}/events"), None);
+    while events.until("step_committed").pop().unwrap().1["role"] != "person" {}
+    server.post(&format!("/threads/{thread}/stop"), &json!({})).is(202);
+    drop(streamed);
+    server.wait(&thread, "stopped");
+    // Sent again, the same answer resumes it, and then gives its result.
+    place.file("workflows/ask/script.yaml", script("body: thanks"));
+    for _ in 0..2 {
+        let done = chat(&server, "ask:offline", &json!(messages));
+        assert_eq!(done["choices"][0]["message"]["content"], r#"{"grade":3}"#, "{done}");
+        assert_eq!(done["id"], format!("chatcmpl-{thread}"));
+    }
+    let mut streamed = server.chat("/chat/completions", &body);
+    let told: String = std::iter::from_fn(|| streamed.answer()).map(|chunk| content(&chunk).to_owned()).collect();
+    assert_eq!(told, r#"{"grade":3}"#);
+    assert_eq!(threads(&server), 1);
+}
+
+#[test]
+fn after_a_person_approved_in_a_terminal_the_conversation_goes_on_with_its_thread() {
+    let place = place_of_clerk();
+    let server = Server::start(&place, &[]);
+    let mut messages = vec![json!({"role": "user", "content": "please"})];
+    let asked = chat(&server, "clerk:offline", &json!(messages))["choices"][0]["message"].clone();
+    assert!(asked["content"].as_str().unwrap().contains("rondo answer"), "{asked}");
+    messages.extend([asked, json!({"role": "user", "content": "I have allowed it."})]);
+    let body = json!({"model": "clerk:offline", "messages": messages}).to_string();
+    let lines = ["Content-Type: application/json"];
+    // Nobody has.
+    server.request("POST", "/v1/chat/completions", &lines, &body).is(403);
+    place.run(["answer", "last", "--approve"]).exits(0);
+    let done = server.request("POST", "/v1/chat/completions", &lines, &body).is(200).json();
+    assert_eq!(done["choices"][0]["message"]["content"], "filed", "{done}");
+    assert_eq!(threads(&server), 1);
 }
 
 #[test]

@@ -136,16 +136,16 @@ pub async fn complete(
         return Err(invalid("messages: there is none"));
     };
     let text = last.text();
-    // The client sends the whole conversation; if a thread waits where it stood before this message, it continues.
+    // The client sends the whole conversation; if it was shown a form before this message, the form's thread continues.
     let stood = place(&request.model, before)?;
     let shown = server.reading(move |server, _| server.recall(stood)).await?;
-    let handle = match shown {
-        Some(shown) => server.answer_with(shown, text, client_of(&headers)).await?,
-        None => server.begin_on(&request.model, text).await?,
+    let (thread, updates) = if let Some(shown) = shown {
+        (shown.thread.clone(), server.answer_with(shown, text, client_of(&headers)).await?)
+    } else {
+        let run = server.begin_on(&request.model, text).await?;
+        (run.thread().clone(), server.updates_of(run))
     };
     let created = SystemEnv::default().now_ms() / 1000;
-    let thread = handle.thread().clone();
-    let updates = server.updates_of(handle);
     let reply = Reply { server, request, thread, created };
     if reply.request.stream {
         return Ok(reply.streamed(updates));

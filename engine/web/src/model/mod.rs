@@ -9,6 +9,7 @@ mod streamed_text;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,6 +17,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use rondo::Run;
 use rondo::core::conversation::rebuild;
+use rondo::core::env::{Env as _, SystemEnv};
 use rondo::core::graph::Graph;
 use rondo::core::local::spent;
 use rondo::core::shown_call::ShownCall;
@@ -31,7 +33,6 @@ use rondo::protocol::id::ThreadId;
 use rondo::protocol::object::Usage;
 use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Digest, Value};
-use rondo::store::Status;
 use rondo::tell::command;
 use rondo::tell::one_line;
 use schemars::JsonSchema;
@@ -48,6 +49,9 @@ use streamed_text::StreamedText;
 const OFFLINE: &str = ":offline";
 
 const LINES: usize = 64;
+
+/// How often it is looked whether a thread has settled that runs for another request.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How much of the name is kept that a client gives itself.
 const MAX_NAME_CHARACTERS: usize = 80;
@@ -147,6 +151,13 @@ pub struct WaitsFor {
     pub is_approval: bool,
 }
 
+/// A thread that another request continued.
+enum Joined {
+    Settled(Box<Settled>),
+    /// It had stopped, and is continued here.
+    Run(Box<Run>),
+}
+
 pub enum RunUpdate {
     /// A line of the workflow for the user, without an end of line.
     Line(String),
@@ -159,50 +170,106 @@ pub enum RunUpdate {
 
 impl Server {
     /// Follows a run until it has settled. When the client is gone, the run stops; the thread can be resumed.
-    pub fn updates_of(&self, mut run: Run) -> mpsc::Receiver<RunUpdate> {
+    pub fn updates_of(&self, run: Run) -> mpsc::Receiver<RunUpdate> {
+        let (sender, receiver) = mpsc::channel(LINES);
+        tokio::spawn(self.clone().send_updates(run, sender));
+        receiver
+    }
+
+    /// Follows a thread that another request or another process continued, until it has settled. If its run stopped, this
+    /// one continues it.
+    pub fn updates_of_thread(&self, thread: ThreadId) -> mpsc::Receiver<RunUpdate> {
         let (sender, receiver) = mpsc::channel(LINES);
         let server = self.clone();
         tokio::spawn(async move {
-            let thread = run.thread().clone();
-            // Without the definition, the text is sent when it is whole.
-            let mut streamed = server.streamed_text(thread.clone()).await.unwrap_or_default();
-            // What a slow client has not taken yet.
-            let mut text = String::new();
-            loop {
-                let event = tokio::select! {
-                    event = run.next() => event,
-                    Ok(permit) = sender.reserve(), if !text.is_empty() => {
-                        permit.send(RunUpdate::Text(std::mem::take(&mut text)));
-                        continue;
-                    }
-                    () = sender.closed() => {
-                        run.stop();
-                        break;
-                    }
-                };
-                let Some(event) = event else { break };
-                if event.thread == thread {
-                    text += &streamed.read(&event.what);
-                }
-                let update = match &event.what {
-                    What::Said { text, .. } => Some(RunUpdate::Line(text.clone())),
-                    What::StepCommitted { role, status, .. } => Some(RunUpdate::Step(format!("{role}: {status}"))),
-                    _ => None,
-                };
-                if let Some(update) = update {
-                    // A client that is gone is seen above.
-                    let _ = sender.send(update).await;
-                }
-                server.live.publish_foreign(event);
-            }
-            let ended = run.ended().await;
-            let settled = server.settled(thread, ended).await.map(|settled| {
-                let unsent = text + &streamed.end(&settled.text);
-                Box::new(Settled { unsent, ..settled })
-            });
+            let joined = server.joined(thread, &sender).await;
+            let settled = match joined {
+                Ok(Joined::Run(run)) => return server.send_updates(*run, sender).await,
+                Ok(Joined::Settled(settled)) => Ok(settled),
+                Err(problem) => Err(problem),
+            };
+            // A client that is gone hears nothing.
             let _ = sender.send(RunUpdate::Settled(settled)).await;
         });
         receiver
+    }
+
+    /// Waits until a thread has settled or can be continued here.
+    async fn joined(&self, thread: ThreadId, client: &mpsc::Sender<RunUpdate>) -> Result<Joined, Problem> {
+        let engine = self.host.engine();
+        let mut has_waited = false;
+        loop {
+            if !engine.is_running(&thread) && !self.is_driven_elsewhere(&thread).await {
+                let (_, origin) = engine.definition(&thread)?;
+                // What another run stopped for would stop this one too.
+                let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
+                // One whose time has passed takes its edge when the thread is resumed.
+                let waits = !origin.forms.is_empty() && !origin.forms.iter().any(has_expired);
+                if is_refused || origin.ending.is_some() || waits {
+                    return self.settled_of(thread).await.map(|settled| Joined::Settled(Box::new(settled)));
+                }
+                match self.resumed(&thread).await {
+                    Ok(Some(run)) => return Ok(Joined::Run(Box::new(run))),
+                    Ok(None) => {}
+                    // Another process began to drive it.
+                    Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
+                    Err(problem) => return Err(problem),
+                }
+            }
+            has_waited = true;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = client.closed() => return Err(Failure::new(Code::Interrupted, "the client is gone").into()),
+            }
+        }
+    }
+
+    /// Whether another process drives a thread, or may: nothing is set up for a run that cannot begin.
+    async fn is_driven_elsewhere(&self, thread: &ThreadId) -> bool {
+        let (server, thread) = (self.clone(), thread.clone());
+        let asked = tokio::task::spawn_blocking(move || server.host.driven().may_hold(&thread));
+        asked.await.unwrap_or(true)
+    }
+
+    async fn send_updates(self, mut run: Run, sender: mpsc::Sender<RunUpdate>) {
+        let thread = run.thread().clone();
+        // Without the definition, the text is sent when it is whole.
+        let mut streamed = self.streamed_text(thread.clone()).await.unwrap_or_default();
+        // What a slow client has not taken yet.
+        let mut text = String::new();
+        loop {
+            let event = tokio::select! {
+                event = run.next() => event,
+                Ok(permit) = sender.reserve(), if !text.is_empty() => {
+                    permit.send(RunUpdate::Text(std::mem::take(&mut text)));
+                    continue;
+                }
+                () = sender.closed() => {
+                    run.stop();
+                    break;
+                }
+            };
+            let Some(event) = event else { break };
+            if event.thread == thread {
+                text += &streamed.read(&event.what);
+            }
+            let update = match &event.what {
+                What::Said { text, .. } => Some(RunUpdate::Line(text.clone())),
+                What::StepCommitted { role, status, .. } => Some(RunUpdate::Step(format!("{role}: {status}"))),
+                _ => None,
+            };
+            if let Some(update) = update {
+                // A client that is gone is seen above.
+                let _ = sender.send(update).await;
+            }
+            self.live.publish_foreign(event);
+        }
+        let ended = run.ended().await;
+        let settled = self.settled(thread, ended).await.map(|settled| {
+            let unsent = text + &streamed.end(&settled.text);
+            Box::new(Settled { unsent, ..settled })
+        });
+        let _ = sender.send(RunUpdate::Settled(settled)).await;
     }
 
     async fn streamed_text(&self, thread: ThreadId) -> Result<StreamedText, Problem> {
@@ -243,7 +310,7 @@ impl Server {
         .await
     }
 
-    pub async fn settled_of(&self, thread: ThreadId) -> Result<Settled, Problem> {
+    async fn settled_of(&self, thread: ThreadId) -> Result<Settled, Problem> {
         let origin = self.host.engine().definition(&thread)?.1;
         let ended = match origin.ending {
             Some(ending) => Ended::Finished(ending),
@@ -254,7 +321,8 @@ impl Server {
                 return Err(Failure::new(Code::Interrupted, what).into());
             }
         };
-        self.settled(thread, ended).await
+        let settled = self.settled(thread, ended).await?;
+        Ok(Settled { unsent: settled.text.clone(), ..settled })
     }
 
     /// Keeps what waits at a place in a conversation: the thread and its form.
@@ -264,17 +332,34 @@ impl Server {
         Ok(self.keep(SPACE, place.as_bytes().to_vec(), bytes).await?)
     }
 
-    async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<Run, Problem> {
-        let (Shown { thread, form }, by) = (shown, Answerer::Client(named(client)));
+    /// Continues a thread with a message that answers its form. If the form has its answer already, the message was sent
+    /// before or a person was faster, and what comes of that is followed.
+    async fn answer_with(
+        &self,
+        Shown { thread, form }: Shown,
+        text: String,
+        client: &str,
+    ) -> Result<mpsc::Receiver<RunUpdate>, Problem> {
         self.has_room_for(&thread)?;
         let said = move |open: &OpenForm, workflow: &Workflow| message::said(&text, open, workflow);
-        Ok(self.rondo.answer(&thread).form(form).by(by).start_with(said).await?)
+        let answer = self.rondo.answer(&thread).form(form).by(Answerer::Client(named(client)));
+        match answer.start_with(said).await {
+            Ok(run) => Ok(self.updates_of(run)),
+            Err(failure) if matches!(failure.code(), Code::NotWaiting | Code::StoreBusy) => {
+                Ok(self.updates_of_thread(thread))
+            }
+            Err(failure) => Err(failure.into()),
+        }
     }
 }
 
 /// The form that a client is shown: the first that it can fill in, else one of which it can only tell a person.
 fn for_client(forms: &[OpenForm]) -> Option<&OpenForm> {
     forms.iter().find(|open| !open.is_approval()).or(forms.first())
+}
+
+fn has_expired(open: &OpenForm) -> bool {
+    open.expires_at_ms().is_some_and(|at| at <= SystemEnv::default().now_ms())
 }
 
 struct Shown {
@@ -290,14 +375,10 @@ impl Shown {
 }
 
 impl super::Inner {
-    /// What waits at a place of a conversation.
+    /// What was shown at a place of a conversation: the form of a thread, whatever became of that since.
     fn recall(&self, place: Digest) -> Result<Option<Shown>, Failure> {
-        let engine = self.host.engine();
-        let Some(shown) = engine.space(SPACE).get(place.as_bytes())?.and_then(|kept| Shown::read(&kept)) else {
-            return Ok(None);
-        };
-        let row = engine.store().row(&shown.thread)?;
-        Ok(row.filter(|row| row.status == Status::Waiting).map(|_| shown))
+        let kept = self.host.engine().space(SPACE).get(place.as_bytes())?;
+        Ok(kept.and_then(|kept| Shown::read(&kept)))
     }
 }
 
