@@ -301,17 +301,13 @@ fn answer_schema() -> Arc<JsonObject> {
 /// The result of a tool: its text, and `{thread, status, form, result}` as structured content.
 fn given(settled: &Settled, is_answer: bool) -> CallToolResult {
     let status = if settled.waits_for.is_some() { "waiting" } else { "done" };
-    let (text, thread) = (&settled.text, &settled.thread);
-    let text = match &settled.waits_for {
-        Some(WaitsFor { is_approval: false, .. }) => {
-            format!("{text}\n\nThread {thread} waits: call `{ANSWER}` with it.")
-        }
-        Some(_) if !is_answer => {
-            format!("{text}\n\nThread {thread} waits: after that, the same call gives what comes of it.")
-        }
-        _ => text.clone(),
+    let next = match &settled.waits_for {
+        Some(WaitsFor { is_approval: false, .. }) => format!(" Call `{ANSWER}` with it."),
+        Some(_) if !is_answer => "\n\nAfter that, the same call gives what comes of it.".to_owned(),
+        _ => String::new(),
     };
     let form = settled.waits_for.as_ref().map(|waits_for| waits_for.form);
+    let text = format!("{}{next}", settled.text);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content =
         Some(json!({"thread": settled.thread, "status": status, "form": form, "result": settled.result}));

@@ -207,6 +207,37 @@ fn an_answer_to_a_form_that_is_sent_again_gives_what_came_of_it() {
 }
 
 #[test]
+fn conversations_that_begin_alike_have_a_thread_each() {
+    let place = place();
+    // A form with one status, and one with a choice.
+    let asking = super::ASK.replace("roles:", "input: { text?: string }\nroles:");
+    place.file("workflows/ask/workflow.yaml", &asking);
+    let one = asking.replace("name: ask", "name: tell").replace(", refuse: {}", "");
+    let one = one.replace("accept: { grade: { type: integer, minimum: 1 } }", "accept: {}");
+    let one = one.replace(", refuse: { to: fail, reason: \"{{ body }}\" }", "");
+    let one = one.replace("grade: \"{{ steps.person.output.grade }}\"", "said: \"{{ steps.person.body }}\"");
+    place.file("workflows/tell/workflow.yaml", one);
+    place.file("workflows/tell/script.yaml", "draft: [ { body: a text } ]\n");
+    let server = Server::start(&place, &[]);
+    for (model, answers) in [
+        ("ask:offline", [r#"{"status": "accept", "grade": 1}"#, r#"{"status": "accept", "grade": 2}"#]),
+        ("tell:offline", ["one", "two"]),
+    ] {
+        let first = json!({"role": "user", "content": "please"});
+        let asked = [(); 2].map(|()| chat(&server, model, &json!([first])));
+        assert_ne!(asked[0]["id"], asked[1]["id"]);
+        // The second conversation ends first.
+        for (asked, answer) in asked.iter().zip(answers).rev() {
+            let question = &asked["choices"][0]["message"];
+            let messages = json!([first, question, {"role": "user", "content": answer}]);
+            let done = chat(&server, model, &messages);
+            assert_eq!(done["id"], asked["id"], "{model}: {done}");
+        }
+    }
+    assert_eq!(threads(&server), 4);
+}
+
+#[test]
 fn after_a_person_approved_in_a_terminal_the_conversation_goes_on_with_its_thread() {
     let place = place_of_clerk();
     let server = Server::start(&place, &[]);

@@ -400,18 +400,23 @@ fn result_text(policy: &Policy, result: &Value) -> String {
     chosen.as_str().map_or_else(|| chosen.to_text(), str::to_owned)
 }
 
-/// A form as a message: its text, and the words that answer it.
+/// A form as a message: its text, the words that answer it, and the thread, so that no two forms are the same message.
 fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     if let Some(call) = ShownCall::of_form(&open.form) {
         let command = command(&answer_to(thread, open));
         return format!("{}\n\nOnly a person can allow it, in a terminal: `{command}` or `--refuse`.", call.question());
     }
     let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().trim_end();
-    let statuses = message::statuses(&open.form);
+    format!("{prompt}\n\n{}Thread {thread} waits for this.", how_to_answer(&open.form))
+}
+
+/// Nothing of a form that any text answers.
+fn how_to_answer(form: &Value) -> String {
+    let statuses = message::statuses(form);
     if let [(_, fields)] = statuses.as_slice()
         && fields.is_empty()
     {
-        return prompt.to_owned();
+        return String::new();
     }
     let way = |(status, fields): &(String, Vec<String>)| match fields.as_slice() {
         [] => format!("`{status}`"),
@@ -420,5 +425,5 @@ fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     let ways: Vec<String> = statuses.iter().map(way).collect();
     let how = "Answer with one of these words alone on the first line, the text below it; fields as JSON: \
                `{\"status\": ..., \"field\": ...}`";
-    format!("{prompt}\n\n{how}: {}.", ways.join(", "))
+    format!("{how}: {}.\n\n", ways.join(", "))
 }
