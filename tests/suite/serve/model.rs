@@ -40,6 +40,12 @@ fn a_message_fills_the_input_and_the_result_answers_it() {
     let said = chat(&server, "pair:offline", &json!([{"role": "user", "content": "tides"}]));
     assert_eq!(said["choices"][0]["message"]["content"], r#"{"text":"four"}"#);
 
+    // Clients of this API send what they leave out as null.
+    let nulls = json!({"model": "chosen:offline", "messages": [{"role": "user", "content": "tides"}], "stream": null,
+        "stream_options": null});
+    let said = server.request("POST", "/v1/chat/completions", &lines, &nulls.to_string()).is(200).json();
+    assert_eq!(said["choices"][0]["message"]["content"], "four");
+
     let body = json!({"model": "chosen:offline", "messages": [{"role": "user", "content": "tides"}], "stream": true,
         "stream_options": {"include_usage": true}});
     let mut streamed = server.chat("/chat/completions", &body);

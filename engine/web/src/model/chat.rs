@@ -31,16 +31,23 @@ pub struct ChatRequest {
     model: String,
     pub messages: Vec<Message>,
     /// Whether the answer comes as a stream of chunks.
-    #[serde(default)]
-    stream: bool,
-    #[serde(default)]
-    stream_options: StreamOptions,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
 }
 
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
+    include_usage: Option<bool>,
+}
+
+impl ChatRequest {
+    fn is_streamed(&self) -> bool {
+        self.stream == Some(true)
+    }
+
+    fn includes_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true))
+    }
 }
 
 /// The answer, or a chunk of it.
@@ -147,7 +154,7 @@ pub async fn complete(
     };
     let created = SystemEnv::default().now_ms() / 1000;
     let reply = Reply { server, request, thread, created };
-    if reply.request.stream {
+    if reply.request.is_streamed() {
         return Ok(reply.streamed(updates));
     }
     reply.whole(updates).await
@@ -234,7 +241,7 @@ impl Reply {
             chunks.push(self.delta(Delta { content: Some(&settled.unsent), ..Delta::default() }));
         }
         chunks.push(self.chunk(Some((Delta::default(), Some("stop"))), None));
-        if self.request.stream_options.include_usage {
+        if self.request.includes_usage() {
             chunks.push(self.chunk(None, Some(settled.tokens.into())));
         }
         chunks.push("[DONE]".to_owned());
