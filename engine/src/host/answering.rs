@@ -179,6 +179,10 @@ pub fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> 
     let PersonSaid::Form(form) = &answer.said else { return Ok(()) };
     let Some(contract) = contracts.get(&answer.visit.role) else { return Ok(()) };
     let role = role(workflow, &answer.visit)?;
+    if let Some(name) = ["status", "body"].into_iter().find(|name| form.fields.get(name).is_some()) {
+        let message = format!("`{name}` is no field of the form: it stands beside the fields");
+        return Err(Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role)));
+    }
     let read = forms::read(contract, &form.to_value());
     read.map(drop).map_err(|fault| Failure::new(fault.code, fault.message).with_hint(statuses(role)))
 }

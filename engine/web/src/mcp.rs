@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::changes::AnswerRequest;
 use super::model::{RunUpdate, Settled, WaitsFor, named};
+use super::params::invalid;
 use super::problem::Problem;
 use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
@@ -120,7 +121,7 @@ impl ServerHandler for Tools {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = context.client_info().map(|client| client.name).unwrap_or_default();
-        let key = context.meta.0.get(KEY).and_then(|key| key.as_str()).map(str::to_owned);
+        let key = key(context.meta.0.get(KEY))?;
         let progress = context.meta.get_progress_token().map(|token| (token, context.peer.clone()));
         let caller = Caller { progress, cancelled: context.ct.clone() };
         let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
@@ -213,16 +214,19 @@ impl Tools {
 
     /// Fills in a form of a thread that a call of this client began, and follows the thread.
     async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Settled>, Problem> {
-        let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
+        let given: Result<AnswerCall, _> = canonical::from_value(arguments);
+        let given = given.map_err(|error| invalid(format!("the arguments of `{ANSWER}`: {error}")))?;
+        let AnswerCall { thread, form, role, lane, status, fields, body } = given;
         let space = self.server.host.engine().space(SPACE);
-        if space.get(&of_thread(&client, &given.thread)).map_err(Failure::from)?.is_none() {
-            let what = format!("no call of this client began a thread {:?}", given.thread);
+        if space.get(&of_thread(&client, &thread)).map_err(Failure::from)?.is_none() {
+            let what = format!("no call of this client began a thread {thread:?}");
             return Err(Failure::new(Code::ThreadUnknown, what)
                 .with_hint("a person answers the forms of other threads: `rondo answer`")
                 .into());
         }
+        let answer = AnswerRequest { form, role, lane, status, fields, body, ..AnswerRequest::default() };
         let by = Answerer::Client(named(&client));
-        let run = self.server.answered(given.thread, given.answer, by).await?;
+        let run = self.server.answered(thread, answer, by).await?;
         followed(self.server.updates_of(run), caller).await
     }
 }
@@ -256,11 +260,28 @@ fn given_up() -> Problem {
     Failure::new(Code::Interrupted, "the client cancelled the call").into()
 }
 
+/// The arguments of the tool `answer`, as its schema has them.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct AnswerCall {
     thread: String,
-    #[serde(flatten)]
-    answer: AnswerRequest,
+    form: Option<Digest>,
+    role: Option<String>,
+    lane: Option<String>,
+    status: Option<String>,
+    #[serde(default)]
+    fields: BTreeMap<String, Value>,
+    #[serde(default)]
+    body: String,
+}
+
+/// The key of a call, as the client gives it.
+fn key(given: Option<&serde_json::Value>) -> Result<Option<String>, ErrorData> {
+    match given {
+        None => Ok(None),
+        Some(serde_json::Value::String(key)) => Ok(Some(key.clone())),
+        Some(other) => Err(ErrorData::invalid_params(format!("`{KEY}` in `_meta` is a text, and not {other}"), None)),
+    }
 }
 
 /// Where it is kept that a client began a thread.

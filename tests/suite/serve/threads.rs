@@ -148,6 +148,11 @@ fn a_form_is_answered_and_the_thread_goes_on() {
     let wrong = answer(json!({"status": "accept", "fields": {"grade": 0}})).is(422).json();
     assert_eq!(wrong["code"], "RN1414", "{wrong}");
     assert_eq!(answer(json!({"status": "maybe"})).is(422).json()["code"], "RN1414");
+    for name in ["status", "body"] {
+        let misplaced = answer(json!({"status": "accept", "fields": {"grade": 2, name: "z"}})).is(422).json();
+        let detail = misplaced["detail"].as_str().unwrap();
+        assert!(misplaced["code"] == "RN1414" && detail.contains(name) && detail.contains("beside"), "{misplaced}");
+    }
     answer(json!({"approve": true})).is(409);
     let shown = place.run(["show", &thread, "--json"]).exits(0).event("thread_waiting");
     assert_eq!((&shown["digest"], &shown["form"]), (&form["digest"], &form["form"]));

@@ -119,6 +119,12 @@ fn a_workflow_that_waits_is_answered_by_a_tool() {
     let thread = content["thread"].clone();
     let wrong = client.call("answer", &json!({"thread": thread, "status": "accept"}), &json!({}));
     assert_eq!(wrong["isError"], true, "{wrong}");
+    for unknown in ["note", "approve"] {
+        let answer = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}, unknown: true});
+        let refused = client.call("answer", &answer, &json!({}));
+        let text = refused["content"][0]["text"].as_str().unwrap();
+        assert!(refused["isError"] == true && text.contains(unknown), "{refused}");
+    }
     let answer = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}});
     let done = client.call("answer", &answer, &json!({}));
     assert_eq!(done["structuredContent"]["result"], json!({"grade": 4}));
@@ -146,6 +152,11 @@ fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
     let first = client.call("pair", &json!({"topic": "tides"}), &key);
     let again = client.call("pair", &json!({"topic": "tides"}), &key);
     assert_eq!(first["structuredContent"], again["structuredContent"]);
+    assert_eq!(threads().len(), 3);
+    // A key that is none is refused, and starts nothing.
+    let params = json!({"name": "pair", "arguments": {"topic": "tides"}, "_meta": {"rondo/key": 5}});
+    let refused = client.ask("tools/call", &params);
+    assert!(refused["error"]["message"].as_str().unwrap().contains(KEY), "{refused}");
     assert_eq!(threads().len(), 3);
     let other = client.call("pair", &json!({"topic": "wind"}), &key);
     assert!(other["isError"] == true && other["content"][0]["text"].as_str().unwrap().contains(KEY), "{other}");
