@@ -83,14 +83,14 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let role = role(&workflow, &open.visit)?;
     let (is_approval, can_ask) = (open.is_approval(), is_attended(output));
     let said = match (&args.status, args.approve || args.refuse) {
-        (Some(_), _) if is_approval => return Err(other_kind(&open)),
-        (_, true) if !is_approval => return Err(other_kind(&open)),
+        (Some(_), _) if is_approval => return Err(of_other_kind(&open)),
+        (_, true) if !is_approval => return Err(of_other_kind(&open)),
         // Without the form's name, nothing says that this person has seen the call.
         (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => form::ask(&open, role),
         (_, true) => Some(PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() }),
         (Some(status), _) => Some(PersonSaid::Form(given(role, status, args)?)),
         (None, _) if can_ask => form::ask(&open, role),
-        (None, _) if is_approval => return Err(other_kind(&open)),
+        (None, _) if is_approval => return Err(of_other_kind(&open)),
         (None, _) => {
             let message = "the command does not say what the answer is: `--status` is missing";
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
@@ -169,6 +169,12 @@ fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Fai
     }
     let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
     Ok(FilledForm { status: status.clone(), fields: Value::Object(fields), body })
+}
+
+/// With the option that answers this kind of form.
+fn of_other_kind(open: &OpenForm) -> Failure {
+    let options = if open.is_approval() { "`--approve` or `--refuse`" } else { "`--status`" };
+    other_kind(open).with_hint(format!("answer with {options}"))
 }
 
 fn digest(word: &str) -> Result<Digest, &'static str> {

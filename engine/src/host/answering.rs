@@ -93,12 +93,13 @@ pub(crate) fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     }
 }
 
+/// The failure for an answer that is none to this kind of form.
 pub fn other_kind(open: &OpenForm) -> Failure {
     let role = &open.visit.role;
     let message = if open.is_approval() {
-        format!("{role} waits for the approval of a tool call: answer with `--approve` or `--refuse`")
+        format!("{role} waits for the approval of a tool call: approve or refuse it")
     } else {
-        format!("{role} waits for a form and not for an approval: answer with `--status`")
+        format!("{role} waits for a form and not for an approval: answer with a status")
     };
     Failure::new(Code::AnswerUnclear, message)
 }

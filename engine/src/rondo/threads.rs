@@ -23,7 +23,7 @@ use super::run::{self, Run};
 use super::{Rondo, blocking};
 use crate::failure::Failure;
 use crate::host::answering::{
-    self, FormName, ResolvedForm, check, declared, only_a_person, other_kind, resolve_form, role,
+    self, FormName, ResolvedForm, check, declared, only_a_person, other_kind, resolve_form, role, statuses,
 };
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
@@ -402,6 +402,10 @@ impl Answer {
             (Some(status), None) if !open.is_approval() => {
                 let (status, _) = declared(role(workflow, &open.visit)?, status)?;
                 Ok(PersonSaid::Form(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body }))
+            }
+            (None, None) if !open.is_approval() => {
+                let failure = Failure::new(Code::AnswerUnclear, "the answer has no status");
+                Err(failure.with_hint(statuses(role(workflow, &open.visit)?)))
             }
             _ => Err(other_kind(open)),
         })

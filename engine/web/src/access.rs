@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::body::{self, Json};
+use super::params::invalid;
 use super::places::Place;
 use super::problem::Problem;
 
@@ -202,13 +203,32 @@ fn is_own_origin(headers: &HeaderMap, host: &str) -> bool {
 }
 
 /// What begins a session: one of the two.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "lowercase")]
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "lowercase")]
 pub enum SessionRequest {
     /// The code of the address that `rondo serve` prints.
     Code(String),
     /// The token.
     Token(String),
+}
+
+/// The members of the body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionFields {
+    code: Option<String>,
+    token: Option<String>,
+}
+
+impl SessionFields {
+    fn request(self) -> Result<SessionRequest, Problem> {
+        match (self.code, self.token) {
+            (Some(code), None) => Ok(SessionRequest::Code(code)),
+            (None, Some(token)) => Ok(SessionRequest::Token(token)),
+            (None, None) => Err(invalid("`code` or `token` is missing from the body")),
+            (Some(_), Some(_)) => Err(invalid("the body has both `code` and `token`: one of them begins a session")),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -219,7 +239,8 @@ pub struct SessionBegun {
 
 pub async fn begin_session(State(server): State<Server>, request: Request) -> Result<Json<SessionBegun>, Problem> {
     let now = Instant::now();
-    let is_known = match body::json(request, body::MAX_OPEN_BODY_BYTES).await? {
+    let fields: SessionFields = body::json(request, body::MAX_OPEN_BODY_BYTES).await?;
+    let is_known = match fields.request()? {
         SessionRequest::Token(token) => server.token.is(&token),
         SessionRequest::Code(code) => server.sessions.take_code(&code, now),
     };

@@ -184,11 +184,11 @@ impl Tools {
         let settled = if engine.store().row(&call.thread).map_err(Failure::from)?.is_none() {
             let run = self.begin(name, arguments, &call.thread).await?;
             drop(alone);
-            followed(self.server.updates_of(run), caller).await
+            followed(&self.server, self.server.updates_of(run), caller).await
         } else {
             drop(alone);
             // Another call began it, in this process or another one.
-            followed(self.server.updates_of_thread(call.thread.clone()), caller).await
+            followed(&self.server, self.server.updates_of_thread(call.thread.clone()), caller).await
         };
         if !cancelled.is_cancelled() && self.is_answer(&call.thread, &settled)? {
             keep(&Call { is_answered: true, ..call }).await?;
@@ -227,18 +227,22 @@ impl Tools {
         let answer = AnswerRequest { form, role, lane, status, fields, body, ..AnswerRequest::default() };
         let by = Answerer::Client(named(&client));
         let run = self.server.answered(thread, answer, by).await?;
-        followed(self.server.updates_of(run), caller).await
+        followed(&self.server, self.server.updates_of(run), caller).await
     }
 }
 
 /// Follows a run until it has settled, with a notification for each step and each line.
-async fn followed(mut updates: mpsc::Receiver<RunUpdate>, caller: Caller) -> Result<Box<Settled>, Problem> {
+async fn followed(
+    server: &Server,
+    mut updates: mpsc::Receiver<RunUpdate>,
+    caller: Caller,
+) -> Result<Box<Settled>, Problem> {
     let mut steps = 0.0;
     loop {
         let next = tokio::select! {
             next = updates.recv() => next,
             // Without a listener the run stops; the same call continues its thread.
-            () = caller.cancelled.cancelled() => return Err(given_up()),
+            () = caller.cancelled.cancelled() => return Err(given_up(server)),
         };
         let told = match next {
             Some(RunUpdate::Settled(settled)) => return settled,
@@ -255,8 +259,12 @@ async fn followed(mut updates: mpsc::Receiver<RunUpdate>, caller: Caller) -> Res
     }
 }
 
-/// The answer to a call that its client cancelled, which nobody reads.
-fn given_up() -> Problem {
+/// The answer to a call that its client cancelled, which nobody reads, or that ends with the server.
+fn given_up(server: &Server) -> Problem {
+    if server.ending.is_cancelled() {
+        let failure = Failure::new(Code::Interrupted, "the server was stopped, and the run with it");
+        return failure.with_hint("the same call continues its thread").into();
+    }
     Failure::new(Code::Interrupted, "the client cancelled the call").into()
 }
 

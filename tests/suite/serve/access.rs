@@ -62,7 +62,8 @@ fn a_session_begins_with_a_code_once_or_with_the_token_and_can_be_ended() {
         assert_eq!(begin(&server, &wrong).is(401).json()["code"], "RN2003");
     }
     for wrong in [json!({}), json!({"code": code, "token": TOKEN}), json!({"other": code})] {
-        begin(&server, &wrong).is(400);
+        let told = begin(&server, &wrong).is(400).json()["detail"].as_str().unwrap().to_owned();
+        assert!(told.contains("`code`") && told.contains("`token`"), "{told}");
     }
     let key_of = |answer: Answer| answer.is(200).json()["session"].as_str().unwrap().to_owned();
     let begun = begin(&server, &json!({"code": code}));

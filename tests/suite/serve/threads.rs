@@ -153,7 +153,10 @@ fn a_form_is_answered_and_the_thread_goes_on() {
         let detail = misplaced["detail"].as_str().unwrap();
         assert!(misplaced["code"] == "RN1414" && detail.contains(name) && detail.contains("beside"), "{misplaced}");
     }
-    answer(json!({"approve": true})).is(409);
+    for no_status in [json!({"approve": true}), json!({})] {
+        let told = answer(no_status).is(409).json()["detail"].as_str().unwrap().to_owned();
+        assert!(told.contains("status") && !told.contains("--"), "{told}");
+    }
     let shown = place.run(["show", &thread, "--json"]).exits(0).event("thread_waiting");
     assert_eq!((&shown["digest"], &shown["form"]), (&form["digest"], &form["form"]));
     answer(json!({"status": "accept", "fields": {"grade": 2}, "body": "well"})).is(202);

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{place, place_of_clerk};
@@ -246,6 +247,32 @@ fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
     assert_eq!(again["isError"], false, "{again}");
     let threads = threads();
     assert_eq!((threads.len(), &threads[0]["status"], &threads[0]["totals"]["steps"]), (1, &json!("done"), &json!(10)));
+    client.leave();
+}
+
+#[test]
+fn a_call_that_ends_with_the_server_is_told_how_to_go_on() {
+    let place = place();
+    slow(&place);
+    let mut client = Client::start(&place);
+    let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}});
+    client.begin("tools/call", &params);
+    while client.message()["method"] != "notifications/progress" {}
+    kill_process(Pid::from_child(&client.child), Signal::TERM).unwrap();
+    let stopped = loop {
+        let message = client.message();
+        if message["id"] == client.id {
+            break message;
+        }
+    };
+    let text = stopped["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("the server was stopped") && text.contains("the same call continues"), "{stopped}");
+    drop(client.to.take());
+    client.child.wait().unwrap();
+    let mut client = Client::start(&place);
+    let done = client.call("slow", &json!({}), &json!({}));
+    assert_eq!(done["structuredContent"]["status"], "done", "{done}");
+    assert_eq!(place.run(["threads", "--json"]).exits(0).json().len(), 1);
     client.leave();
 }
 
