@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rondo_core::shown_call::ShownCall;
 use rondo_core::thread::OpenForm;
-use rondo_protocol::id::ThreadId;
+use rondo_protocol::id::{FieldName, Status, ThreadId};
 use rondo_protocol::{Digest, Value, event};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,17 +27,40 @@ pub struct FormView {
     schema: Option<Value>,
 }
 
-/// What of a form people read; the rest of it is in its schema.
+/// A form, as its role gives it.
 #[derive(JsonSchema)]
 #[schemars(rename = "Form")]
 #[expect(dead_code, reason = "only its schema is used")]
 struct FormFields {
-    /// Unless a tool call waits for approval.
+    /// What a person is asked.
     #[serde(default)]
     prompt: Option<String>,
+    /// The statuses of an answer; none if a tool call waits for approval.
+    statuses: Vec<FormStatus>,
+    /// The tool call that waits for approval, if one does; `call` has it in readable form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<BTreeMap<String, Value>>,
     /// In Unix milliseconds.
     #[serde(default)]
     expires_at_ms: Option<u64>,
+}
+
+/// A status of an answer, with its fields.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct FormStatus {
+    status: Status,
+    fields: Vec<FormField>,
+}
+
+/// A field of an answer.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct FormField {
+    name: FieldName,
+    optional: bool,
+    /// The JSON Schema of its value.
+    schema: BTreeMap<String, Value>,
 }
 
 impl FormView {

@@ -24,6 +24,8 @@ pub enum Answer {
     Text(&'static str),
     /// Events of this schema, one after the other.
     Events(Value),
+    /// The same up to a last event; 204 to a client that has it.
+    EventsToEnd(Value),
 }
 
 type Method = (MethodFilter, &'static str);
@@ -39,6 +41,10 @@ pub struct Operation {
     /// The schema of an object that has the parameters of the query as its properties.
     query: Option<Value>,
     body: Option<Value>,
+    /// Whether a request without the body is one with an empty object.
+    takes_no_body: bool,
+    /// Whether it needs no key.
+    is_open: bool,
     answer: Answer,
 }
 
@@ -49,7 +55,9 @@ impl Answer {
             Self::Nothing => ("204", json!({"description": "Done."})),
             Self::Json(schema) => ("200", response("As asked.", JSON, schema)),
             Self::Text(media) => ("200", response("As asked.", media, &json!({"type": "string"}))),
-            Self::Events(schema) => ("200", response("As they come.", "text/event-stream", schema)),
+            Self::Events(schema) | Self::EventsToEnd(schema) => {
+                ("200", response("As they come.", "text/event-stream", schema))
+            }
             Self::Accepted | Self::AcceptedOr(_) => {
                 let location = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
                 let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/ThreadView"}}});
@@ -59,6 +67,9 @@ impl Answer {
         let mut responses = Map::from_iter([(status.to_owned(), response)]);
         if let Self::AcceptedOr(schema) = self {
             responses.insert("200".to_owned(), self::response("As asked.", JSON, schema));
+        }
+        if let Self::EventsToEnd(_) = self {
+            responses.insert("204".to_owned(), json!({"description": "The client has the last event."}));
         }
         responses
     }
@@ -75,7 +86,8 @@ pub fn route<T: 'static>(
     about: &'static str,
     answer: Answer,
 ) -> Operation {
-    Operation { method, path, route: on(filter, handler), about, query: None, body: None, answer }
+    let route = on(filter, handler);
+    Operation { method, path, route, about, query: None, body: None, takes_no_body: false, is_open: false, answer }
 }
 
 impl Operation {
@@ -85,6 +97,16 @@ impl Operation {
 
     pub fn body(self, schema: Value) -> Self {
         Self { body: Some(schema), ..self }
+    }
+
+    /// A body that can be left out.
+    pub fn optional_body(self, schema: Value) -> Self {
+        Self { body: Some(schema), takes_no_body: true, ..self }
+    }
+
+    /// For requests without a key.
+    pub fn open(self) -> Self {
+        Self { is_open: true, ..self }
     }
 
     fn object(&self, problem: &Value) -> Value {
@@ -98,9 +120,13 @@ impl Operation {
         responses.insert("default".to_owned(), response("A problem.", "application/problem+json", problem));
         let parameters: Vec<Value> = in_path.chain(in_query).collect();
         let mut object = json!({"summary": self.about, "parameters": parameters, "responses": responses});
-        if let (Some(schema), Some(members)) = (&self.body, object.as_object_mut()) {
-            let body = json!({"required": true, "content": {"application/json": {"schema": schema}}});
-            members.insert("requestBody".to_owned(), body);
+        let body = self.body.as_ref().map(
+            |schema| json!({"required": !self.takes_no_body, "content": {"application/json": {"schema": schema}}}),
+        );
+        let security = self.is_open.then(|| json!([]));
+        if let Some(members) = object.as_object_mut() {
+            let others = [("requestBody", body), ("security", security)];
+            members.extend(others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
         object
     }

@@ -31,7 +31,8 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
     let open = json!({"type": "object"});
     vec![
         route(POST, "/session", access::begin_session, "Begin a session", of.json::<SessionBegun>())
-            .body(of.body::<SessionRequest>()),
+            .body(of.body::<SessionRequest>())
+            .open(),
         route(
             DELETE,
             "/session",
@@ -39,7 +40,7 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
             "End the session that sends it, or with the token all",
             Answer::Nothing,
         ),
-        route(GET, "/healthz", healthz, "Whether the server answers", of.json::<Health>()),
+        route(GET, "/healthz", healthz, "Whether the server answers", of.json::<Health>()).open(),
         route(GET, "/openapi.json", openapi::document, "This document", Answer::Json(open)),
         route(GET, "/workflows", workflows::list, "The workflows that can be started", of.json::<WorkflowList>()),
         route(GET, "/workflows/{name}", workflows::one, "A workflow, with its input", of.json::<WorkflowDetails>()),
@@ -65,10 +66,10 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
             .query(of.query::<DiffQuery>()),
         route(GET, "/threads/{thread}/graph", reports::graph, "The graph that it runs", of.json::<Graph<'_>>()),
         route(GET, "/threads/{thread}/scenario", reports::scenario, "A scenario of it", Answer::Text("text/yaml")),
-        route(GET, "/threads/{thread}/events", events::of_thread, "Its events", Answer::Events(event.clone()))
+        route(GET, "/threads/{thread}/events", events::of_thread, "Its events", Answer::EventsToEnd(event.clone()))
             .query(of.query::<EventsQuery>()),
         route(POST, "/threads/{thread}/resume", changes::resume, "Resume it", Answer::Accepted)
-            .body(of.body::<ResumeRequest>()),
+            .optional_body(of.body::<ResumeRequest>()),
         route(POST, "/threads/{thread}/stop", changes::stop, "Stop its run", Answer::Accepted),
         route(POST, "/threads/{thread}/cancel", changes::cancel, "End it for good", Answer::Accepted),
         route(POST, "/threads/{thread}/answer", changes::answer, "Answer a form", Answer::Accepted)
@@ -80,7 +81,7 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
             "Fork it",
             Answer::AcceptedOr(of.answer::<ForkLine<'_>>()),
         )
-        .body(of.body::<ForkBody>()),
+        .optional_body(of.body::<ForkBody>()),
         route(GET, "/batches", batches::list, "Batches, newest first", of.json::<BatchList>()),
         route(GET, "/batches/{batch}", batches::one, "A batch with its lines", of.json::<BatchView>())
             .query(of.query::<LinesQuery>()),

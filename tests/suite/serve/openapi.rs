@@ -93,6 +93,18 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     is_valid(&document, schema, &answer.is(200).json(), "a completion");
     let schema = of_chat.pointer("/requestBody/content/application~1json/schema").unwrap();
     is_valid(&document, schema, &asked, "what is asked for one");
+    // What needs no key, no body, or has an end says so.
+    for (path, method) in [("/api/v1/healthz", "get"), ("/api/v1/session", "post")] {
+        assert_eq!(document["paths"][path][method]["security"], json!([]), "{path}");
+    }
+    for verb in ["resume", "fork"] {
+        let operation = &document["paths"][format!("/api/v1/threads/{{thread}}/{verb}")]["post"];
+        assert_eq!(operation["requestBody"]["required"], false, "{verb}");
+    }
+    let responses = &document["paths"]["/api/v1/threads/{thread}/events"]["get"]["responses"];
+    assert!(responses["204"].is_object(), "{responses}");
+    let form = &document["components"]["schemas"]["Form"]["properties"];
+    assert!(form["statuses"].is_object() && form["approval"].is_object(), "{form}");
     // What a request leaves out is not required of it.
     let start = &document["components"]["schemas"]["StartRequest"];
     assert_eq!(start["required"], json!(["workflow"]), "{start}");
