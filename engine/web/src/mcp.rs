@@ -162,17 +162,22 @@ impl Tools {
         let alone = self.server.idempotency.lock().await;
         let known = kept::known::<Call>(&engine.space(SPACE), &place)?;
         let known = known.filter(|call| key.is_some() || !call.is_answered);
+        let has_begun = match &known {
+            Some(call) => engine.store().row(&call.thread).map_err(Failure::from)?.is_some(),
+            None => false,
+        };
         let keep = async |call: &Call| {
             let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
             self.server.keep(SPACE, place.clone(), bytes).await
         };
         let call = match known {
-            Some(call) if call.asked != asked => {
+            Some(call) if has_begun && call.asked != asked => {
                 let what = format!("the key of this call, `{KEY}` in `_meta`, was used for another call");
                 return Err(Failure::new(Code::KeyReused, what).into());
             }
-            Some(call) => call,
-            None => {
+            Some(call) if call.asked == asked => call,
+            // A call that was refused has used up nothing.
+            _ => {
                 let call = Call { thread: SystemEnv::default().thread_id(), asked, is_answered: false };
                 keep(&call).await?;
                 let thread = call.thread.as_str();
@@ -181,14 +186,14 @@ impl Tools {
             }
         };
         let cancelled = caller.cancelled.clone();
-        let settled = if engine.store().row(&call.thread).map_err(Failure::from)?.is_none() {
+        let settled = if has_begun {
+            drop(alone);
+            // By another call, in this process or another one.
+            followed(&self.server, self.server.updates_of_thread(call.thread.clone()), caller).await
+        } else {
             let run = self.begin(name, arguments, &call.thread).await?;
             drop(alone);
             followed(&self.server, self.server.updates_of(run), caller).await
-        } else {
-            drop(alone);
-            // Another call began it, in this process or another one.
-            followed(&self.server, self.server.updates_of_thread(call.thread.clone()), caller).await
         };
         if !cancelled.is_cancelled() && self.is_answer(&call.thread, &settled)? {
             keep(&Call { is_answered: true, ..call }).await?;

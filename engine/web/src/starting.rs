@@ -97,17 +97,18 @@ impl Server {
         let place = Digest::sha256(key.as_bytes()).as_bytes().to_vec();
         let known = kept::known::<IdempotentStart>(&engine.space(SPACE), &place)?;
         let thread = match known {
-            Some(repeat) if repeat.request != digest => {
+            Some(repeat) if engine.store().row(&repeat.thread).map_err(Failure::from)?.is_some() => {
+                if repeat.request == digest {
+                    return Ok(repeat.thread);
+                }
                 let what = "the idempotency key was used for another request";
                 return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::KeyReused, what)
                     .with_hint("draw a new key for each request that is not a repetition"));
             }
-            Some(repeat) if engine.store().row(&repeat.thread).map_err(Failure::from)?.is_some() => {
-                return Ok(repeat.thread);
-            }
-            // The server ended between the two writes.
-            Some(repeat) => repeat.thread,
-            None => {
+            // The server ended between the two writes, or refused the request.
+            Some(repeat) if repeat.request == digest => repeat.thread,
+            // A request that was refused has used up nothing.
+            _ => {
                 let thread = SystemEnv::default().thread_id();
                 let repeat = IdempotentStart { thread: thread.clone(), request: digest };
                 let bytes = canonical::to_bytes(&repeat).map_err(Failure::from)?;

@@ -223,6 +223,21 @@ fn a_repeated_start_with_a_key_starts_one_thread_also_after_a_kill() {
 }
 
 #[test]
+fn a_request_that_is_refused_leaves_its_key_free() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let start = |body: &Value| {
+        let lines = ["Content-Type: application/json", "Idempotency-Key: of-today"];
+        server.request("POST", "/api/v1/threads", &lines, &body.to_string())
+    };
+    start(&json!({"workflow": "pair", "offline": true})).is(422);
+    let first = start(&pair()).is(202).json();
+    assert_eq!(start(&pair()).is(202).json()["thread"], first["thread"]);
+    // It is used now.
+    assert_eq!(start(&json!({"workflow": "pair", "offline": true})).is(422).json()["code"], "RN2007");
+}
+
+#[test]
 fn lists_are_newest_first_in_pages_and_filtered() {
     let place = place();
     let ids: Vec<String> = (0..5)

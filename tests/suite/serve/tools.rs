@@ -150,6 +150,8 @@ fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
     assert_eq!(threads().len(), 2);
     // unless a key says that it is not.
     let key = json!({"rondo/key": "one"});
+    let refused = client.call("pair", &json!({"topik": "tides"}), &key);
+    assert_eq!(refused["isError"], true, "it begins nothing, and leaves the key free: {refused}");
     let first = client.call("pair", &json!({"topic": "tides"}), &key);
     let again = client.call("pair", &json!({"topic": "tides"}), &key);
     assert_eq!(first["structuredContent"], again["structuredContent"]);
