@@ -1,6 +1,8 @@
 //! What a server keeps of requests, in spaces of the store beside those of hooks: of each the latest.
 
+use rondo::core::Engine;
 use rondo::core::hook::KeySpace;
+use rondo::core::local::Reservation;
 use rondo::failure::Failure;
 use rondo::protocol::canonical;
 use rondo::protocol::id::ThreadId;
@@ -27,6 +29,14 @@ impl Server {
         self.kept.lock().insert(space, left);
         Ok(())
     }
+}
+
+/// Waits until no request with this key looks for its thread or begins it, in any process with the store. The next one
+/// waits until the result is dropped.
+pub(super) async fn reserved(engine: &Engine, key: &[u8]) -> Result<Reservation, Failure> {
+    let random = key.iter().take(10).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    // No thread began in 1970.
+    Ok(engine.reserve(&ThreadId::from_parts(0, random)).await?)
 }
 
 /// A value that is kept; a failure if it is damaged: what was done for its key would be done again.

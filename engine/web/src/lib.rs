@@ -85,8 +85,6 @@ pub struct Inner {
     ending: CancellationToken,
     /// Cancelled once its runs have ended.
     closed: CancellationToken,
-    /// Held while a start with an idempotency key looks whether it was made before.
-    idempotency: tokio::sync::Mutex<()>,
     /// How many values of requests are kept, by the name of their space.
     kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -119,7 +117,6 @@ impl Server {
             live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
-            idempotency: tokio::sync::Mutex::default(),
             kept: parking_lot::Mutex::default(),
         }))
     }

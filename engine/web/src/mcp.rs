@@ -159,7 +159,7 @@ impl Tools {
         let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
         let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
         // Two equal calls at once make one thread.
-        let alone = self.server.idempotency.lock().await;
+        let alone = kept::reserved(engine, &place).await?;
         let known = kept::known::<Call>(&engine.space(SPACE), &place)?;
         let known = known.filter(|call| key.is_some() || !call.is_answered);
         let has_begun = match &known {

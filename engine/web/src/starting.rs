@@ -83,8 +83,6 @@ pub async fn start(
         let what = format!("the {KEY} has 1 to {MAX_KEY_CHARS} visible characters of ASCII");
         Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
     })?;
-    // Two requests with one key, sent at once, start one thread.
-    let _alone = server.idempotency.lock().await;
     let thread = server.begin_once(key, request).await?;
     started(&server, thread).await
 }
@@ -95,6 +93,8 @@ impl Server {
         let engine = self.host.engine();
         let digest = Digest::sha256(&canonical::to_bytes(&request).map_err(Failure::from)?);
         let place = Digest::sha256(key.as_bytes()).as_bytes().to_vec();
+        // Two requests with one key, sent at once, start one thread.
+        let _alone = kept::reserved(engine, &place).await?;
         let known = kept::known::<IdempotentStart>(&engine.space(SPACE), &place)?;
         let thread = match known {
             Some(repeat) if engine.store().row(&repeat.thread).map_err(Failure::from)?.is_some() => {

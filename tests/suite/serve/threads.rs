@@ -223,6 +223,26 @@ fn a_repeated_start_with_a_key_starts_one_thread_also_after_a_kill() {
 }
 
 #[test]
+fn one_key_is_one_thread_also_in_two_servers_at_once() {
+    let place = place();
+    let mut servers = [Server::start(&place, &[]), Server::start(&place, &[])];
+    for number in 0..5 {
+        let key = format!("Idempotency-Key: key-{number}");
+        let start = &|server: &Server| {
+            let lines = ["Content-Type: application/json", key.as_str()];
+            let started = server.request("POST", "/api/v1/threads", &lines, &pair().to_string()).is(202).json();
+            started["thread"].as_str().unwrap().to_owned()
+        };
+        let [first, second] = std::thread::scope(|scope| {
+            let begun = servers.each_mut().map(|server| scope.spawn(move || start(server)));
+            begun.map(|begun| begun.join().unwrap())
+        });
+        assert_eq!(first, second);
+    }
+    assert_eq!(servers[0].get("/threads").is(200).json()["threads"].as_array().unwrap().len(), 5);
+}
+
+#[test]
 fn a_request_that_is_refused_leaves_its_key_free() {
     let place = place();
     let server = Server::start(&place, &[]);

@@ -253,6 +253,26 @@ fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
 }
 
 #[test]
+fn one_key_is_one_thread_also_in_two_servers_at_once() {
+    let place = place();
+    let mut clients = [Client::start(&place), Client::start(&place)];
+    for number in 0..5 {
+        let meta = json!({"rondo/key": format!("key {number}")});
+        let params = json!({"name": "pair", "arguments": {"topic": "tides"}, "_meta": meta});
+        for client in &mut clients {
+            client.begin("tools/call", &params);
+        }
+        let threads = clients.each_mut().map(|client| {
+            let answer = client.message();
+            assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(client.id), &json!(false)), "{answer}");
+            answer["result"]["structuredContent"]["thread"].clone()
+        });
+        assert_eq!(threads[0], threads[1]);
+    }
+    assert_eq!(place.run(["threads", "--json"]).exits(0).json().len(), 5);
+}
+
+#[test]
 fn a_call_that_ends_with_the_server_is_told_how_to_go_on() {
     let place = place();
     slow(&place);

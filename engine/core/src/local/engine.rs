@@ -25,7 +25,9 @@ use super::limits::{self, RaisedLimits};
 use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
 use super::resume_hint::ResumeHint;
-use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, StopKind, Stopper, ThreadHandle};
+use super::thread_handle::{
+    Cancelled, DriveLease, Reservation, Resumed, Running, RunningEntry, StopKind, Stopper, ThreadHandle,
+};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log, take_files};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
@@ -528,6 +530,20 @@ impl Engine {
                 driven => return driven,
             }
             tokio::time::sleep(RELEASE_POLL).await;
+        }
+    }
+
+    /// Waits until nobody holds a name, in any process with this store, and holds it until the result is dropped. The name
+    /// is an id that no thread has.
+    ///
+    /// # Errors
+    /// If who holds it cannot be known.
+    pub async fn reserve(&self, name: &ThreadId) -> Result<Reservation, Error> {
+        loop {
+            match self.drive(name) {
+                Err(Error::Running { .. }) => tokio::time::sleep(RELEASE_POLL).await,
+                lease => return Ok(Reservation { _lease: lease? }),
+            }
         }
     }
 

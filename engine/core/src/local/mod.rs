@@ -54,4 +54,4 @@ pub use retry::attempts_of;
 pub use run_config::{Labels, NewThread, RunConfig};
 use sink::{Position, Sink};
 pub use thread_handle::Running;
-pub use thread_handle::{Cancelled, Resumed, Stopper, ThreadHandle};
+pub use thread_handle::{Cancelled, Reservation, Resumed, Stopper, ThreadHandle};

@@ -232,6 +232,11 @@ impl Drop for DriveLease {
     }
 }
 
+/// The sole right to a name among the processes with one store, until dropped.
+pub struct Reservation {
+    pub(super) _lease: DriveLease,
+}
+
 impl Drop for RunningEntry {
     fn drop(&mut self) {
         self.engine.parts.hub.close(&self.thread);
