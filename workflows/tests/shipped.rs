@@ -111,7 +111,7 @@ fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut ScriptRo
         let key = format!("{within}{role}");
         let format = match &part.kind {
             RoleKind::Tool(_) => {
-                roles.insert(key, ScriptRole::Tool);
+                roles.roles.insert(key, ScriptRole::Tool);
                 continue;
             }
             // A rule needs no answer.
@@ -124,7 +124,7 @@ fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut ScriptRo
             kind => kind.model().unwrap_or_else(|| panic!("{name}: {} is not known", kind.name())).format,
         };
         let contract = Contract::new(format, &part.output).expect("the contract compiles");
-        roles.insert(key, ScriptRole::Model(contract));
+        roles.roles.insert(key, ScriptRole::Model(contract));
     }
 }
 
@@ -138,7 +138,7 @@ fn every_script_answers_for_each_role_by_its_contract() {
         let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
         assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
         // A tool role that the script does not answer for runs its tool.
-        for (key, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, ScriptRole::Tool)) {
+        for (key, _) in resolved_roles.roles.iter().filter(|(_, part)| !matches!(part, ScriptRole::Tool)) {
             let role = key.rsplit('/').next().unwrap_or_default();
             let within = key.strip_suffix(role).unwrap_or_default();
             let role = RoleName::new(role).expect("a key ends with a role");

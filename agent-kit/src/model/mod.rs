@@ -53,6 +53,11 @@ pub trait Model: Send + Sync {
     fn is_paid(&self) -> bool {
         true
     }
+
+    /// Whether a script answers: in a child thread it answers for the roles of that thread.
+    fn is_script(&self) -> bool {
+        false
+    }
 }
 
 impl<M: Model + ?Sized> Model for Arc<M> {
@@ -62,6 +67,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn is_paid(&self) -> bool {
         (**self).is_paid()
+    }
+
+    fn is_script(&self) -> bool {
+        (**self).is_script()
     }
 }
 

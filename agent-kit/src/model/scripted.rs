@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply};
 
-use super::script::{Attempt, Said, Script, ScriptRoles, ToolRequest};
+use super::script::{Attempt, Place, Said, Script, ScriptRoles, ToolRequest};
 use super::{Completion, Deltas, Model};
 
 const PARTS: usize = 4;
@@ -18,19 +19,20 @@ const PARTS: usize = 4;
 pub struct Scripted {
     script: Arc<Script>,
     roles: Arc<ScriptRoles>,
-    /// The prefix of role names in the script: empty, or `section/` within a child workflow.
-    within: String,
+    /// The roles above that run the thread, the outermost first; empty for one that is no child.
+    above: Vec<Place>,
 }
 
 impl Scripted {
     pub fn new(script: Arc<Script>, roles: Arc<ScriptRoles>) -> Self {
-        Self { script, roles, within: String::new() }
+        Self { script, roles, above: Vec::new() }
     }
 
-    /// Plays the same script for the child workflow of `role`.
+    /// Plays the same script for the child that `role` runs in a lane.
     #[must_use]
-    pub fn within(&self, role: &str) -> Self {
-        Self { within: format!("{}{role}/", self.within), ..self.clone() }
+    pub fn within(&self, role: &RoleName, lane: &LanePath) -> Self {
+        let above = self.above.iter().cloned().chain([(role.clone(), lane.clone())]);
+        Self { above: above.collect(), ..self.clone() }
     }
 
     /// Whether there is an entry for attempt `ordinal` (from 0) of the role at `site`.
@@ -40,7 +42,7 @@ impl Scripted {
 
     /// Whether the script answers for the role at `site`; a tool role without answers runs its tool.
     pub fn speaks_for(&self, site: &Site) -> bool {
-        self.script.speaks_for(&self.within, &site.role, &site.lane)
+        self.script.speaks_for(&self.roles, &self.path(site))
     }
 
     /// Returns the script's answer to attempt `ordinal` (from 0) of the role at `site`, after its pause. For a person
@@ -60,7 +62,8 @@ impl Scripted {
         }
         let (parts, finish) = match &attempt.said {
             Said::Structured { status, fields, body } => {
-                let part = self.roles.get(&self.name(site));
+                let name = self.name(site, |(role, _)| role.to_string());
+                let part = self.roles.roles.get(&name);
                 let text = part.map(|part| part.text(status.as_deref(), fields, body)).unwrap_or_default();
                 (Parts::said(text), Finish::Stop)
             }
@@ -71,19 +74,24 @@ impl Scripted {
         Ok(ModelReply { finish, parts })
     }
 
-    fn name(&self, site: &Site) -> String {
-        format!("{}{}", self.within, site.role)
+    fn path(&self, site: &Site) -> Vec<Place> {
+        self.above.iter().cloned().chain([(site.role.clone(), site.lane.clone())]).collect()
+    }
+
+    fn name(&self, site: &Site, of_above: impl Fn(&Place) -> String) -> String {
+        let above = self.above.iter().map(of_above);
+        above.chain([site.role.to_string()]).collect::<Vec<_>>().join("/")
     }
 
     fn attempt(&self, site: &Site, ordinal: u64) -> Option<&Attempt> {
-        self.script.attempt(&self.within, &site.role, &site.lane, ordinal)
+        self.script.attempt(&self.roles, &self.path(site), ordinal)
     }
 
     fn end(&self, site: &Site) -> Fault {
         let lane = if site.lane.is_trunk() { String::new() } else { format!(" in lane {}", site.lane) };
         let message = format!(
             "the script has no entry left for role `{}`, visit {}{lane}; add one and resume",
-            self.name(site),
+            self.name(site, |(role, lane)| lane.role_in_lane(role)),
             site.visit
         );
         Fault::new(Code::ScriptEnd, FaultClass::ScriptEnd, message)
@@ -93,6 +101,10 @@ impl Scripted {
 impl Model for Scripted {
     fn is_paid(&self) -> bool {
         false
+    }
+
+    fn is_script(&self) -> bool {
+        true
     }
 
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {

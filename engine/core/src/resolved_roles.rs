@@ -14,6 +14,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
+use rondo_protocol::workflow::check::lane_depths;
 use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::workflow::{
     AnswerFormat, Edge, Limits, ModelRole, Outgoing, Role, RoleKind, RolePolicy, Target, Workflow,
@@ -165,15 +166,17 @@ fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
 
 /// The roles that a script can answer for.
 pub fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Error> {
-    let mut parts = ScriptRoles::new();
+    let mut found = ScriptRoles::default();
     for (path, workflow) in workflow.tree() {
         let models = contracts(workflow)?.into_iter();
-        parts.extend(models.map(|(role, contract)| (format!("{path}{role}"), ScriptRole::Model(contract))));
+        found.roles.extend(models.map(|(role, contract)| (format!("{path}{role}"), ScriptRole::Model(contract))));
         let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
         let tools = workflow.roles.iter().filter(is_tool);
-        parts.extend(tools.map(|(name, _)| (format!("{path}{name}"), ScriptRole::Tool)));
+        found.roles.extend(tools.map(|(name, _)| (format!("{path}{name}"), ScriptRole::Tool)));
+        let depths = lane_depths(workflow).into_iter();
+        found.depths.extend(depths.map(|(role, depths)| (format!("{path}{role}"), depths)));
     }
-    Ok(parts)
+    Ok(found)
 }
 
 /// The toolbox of each role that may call tools.

@@ -97,8 +97,8 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
     let (mut children, mut notices) = (BTreeMap::new(), Vec::new());
     for (name, role) in &workflow.roles {
         let RoleKind::Workflow(child) = &role.kind else { continue };
-        let script = script.as_ref().map(|script| script.within(name.as_str()));
-        let given = Box::pin(with_children(&child.workflow, run_spec, script)).await;
+        // Where the child runs, the script answers for its roles.
+        let given = Box::pin(with_children(&child.workflow, run_spec, script.clone())).await;
         let (run_config, told) =
             given.map_err(|failure| failure.within(&format!("role {name}, workflow {}", child.workflow.name)))?;
         children.insert(name.clone(), run_config);

@@ -3,23 +3,17 @@
 use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
 use rondo_protocol::source::Source;
 
-use super::{Attempt, Said, Script, ScriptRole, ScriptRoles, role_of};
+use super::{Attempt, List, Said, Script, ScriptRole, ScriptRoles, key};
 
 impl Script {
-    /// Reports everything that the roles of `roles` could not answer, in file order: lists for unknown roles, and
-    /// structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
+    /// Reports everything that the roles of `roles` could not answer, in file order: lists that answer for
+    /// nobody, and structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
     /// source.
     pub fn check(&self, file: &Source, roles: &ScriptRoles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
         for (key, list) in &self.lists {
-            let role = role_of(key);
-            let Some(part) = roles.get(&role) else {
-                let message = format!("the workflow has no role `{role}` that a script answers for");
-                let fault = file.diagnostic(Code::ScriptRole, list.place, message);
-                faults.push(match nearest(&role, roles.keys().map(String::as_str)) {
-                    Some(near) => fault.with_hint(format!("write `{near}`")),
-                    None => fault,
-                });
+            let Some(part) = roles.role_of(key).and_then(|role| roles.roles.get(&role)) else {
+                faults.push(answers_nobody(file, (key, list), roles));
                 continue;
             };
             for attempt in &list.attempts {
@@ -30,6 +24,20 @@ impl Script {
         }
         faults.sort_by_key(|fault| fault.span);
         faults
+    }
+}
+
+fn answers_nobody(file: &Source, (key, list): (&str, &List), roles: &ScriptRoles) -> Diagnostic {
+    let fault = |message: String| file.diagnostic(Code::ScriptRole, list.place, message);
+    if let Some(role) = roles.role_anywhere(key) {
+        let message = format!("`{key}` answers for nobody: `{role}` never runs in such a lane");
+        return fault(message).with_hint(format!("write `{role}`, or the index of a lane in which it runs"));
+    }
+    let role = key::without_lanes(key);
+    let fault = fault(format!("the workflow has no role `{role}` that a script answers for"));
+    match nearest(&role, roles.roles.keys().map(String::as_str)) {
+        Some(near) => fault.with_hint(format!("write `{near}`")),
+        None => fault,
     }
 }
 

@@ -1,26 +1,28 @@
 //! Scripts: answers without a model.
 //!
-//! A script holds a list of attempts for each role, and optionally for a role in the lane of one index or in one nested
-//! lane. It keeps no
-//! position: the caller passes how many attempts were made before, so that a resumed run continues where it stopped
-//! and another process can play the same script.
+//! A script holds a list of attempts for each role, and optionally for a role in the lane of one index, in one nested
+//! lane, or in the child thread of one lane. It keeps no position: the caller passes how many attempts were made before,
+//! so that a resumed run continues where it stopped and another process can play the same script.
 //!
 //! An entry with `tools` and `then` makes two attempts: the reply that asks for the tools, and the reply to their
 //! results. It is flattened when the script is read.
 
 mod check;
+mod key;
 mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::{Code, Span};
-use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::id::Status;
 use serde::{Deserialize, Serialize};
 
 use super::status;
 use crate::answer::Contract;
+
+pub use key::Place;
 
 /// The maximum pause before a scripted answer.
 pub const MAX_DELAY_MS: u64 = 600_000;
@@ -29,7 +31,8 @@ pub const MAX_DELAY_MS: u64 = 600_000;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// The lists, by role as written in the file: `writer`, `reviewer[2]`, `lead[0]/reviewer[2]`, `section/writer`.
+    /// The lists, by role as written in the file: `writer`, `reviewer[2]`, `lead[0]/reviewer[2]`,
+    /// `section/writer`, `section[1]/writer`.
     lists: BTreeMap<String, List>,
 }
 
@@ -156,8 +159,15 @@ pub enum ScriptRole {
     Tool,
 }
 
-/// Every role that a script may answer for, by its name in scripts: `writer`, `section/writer`.
-pub type ScriptRoles = BTreeMap<String, ScriptRole>;
+/// Every role that a script may answer for.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptRoles {
+    /// By its name in scripts without lanes: `writer`, `section/writer`.
+    pub roles: BTreeMap<String, ScriptRole>,
+    /// In how many lanes each of them runs, one within the other, and each role that runs a child; 0 in the trunk. A
+    /// role that is left out may run anywhere.
+    pub depths: BTreeMap<String, BTreeSet<usize>>,
+}
 
 impl ScriptRole {
     /// The text of a structured answer of this part.
@@ -185,15 +195,14 @@ impl ScriptRole {
 }
 
 impl Script {
-    /// The answer to attempt `ordinal` (from 0) of `role` in a lane. `within` is the prefix of its name in a child
-    /// workflow, such as `section/`. The list of the lane replaces that of its index, which replaces the role's.
-    pub fn attempt(&self, within: &str, role: &RoleName, lane: &LanePath, ordinal: u64) -> Option<&Attempt> {
-        self.list(within, role, lane)?.attempts.get(usize::try_from(ordinal).ok()?)
+    /// The answer to attempt `ordinal` (from 0) of the last place of `path`, whose thread the places before it run.
+    pub fn attempt(&self, roles: &ScriptRoles, path: &[Place], ordinal: u64) -> Option<&Attempt> {
+        self.list(roles, path)?.attempts.get(usize::try_from(ordinal).ok()?)
     }
 
-    /// Whether it has answers for `role` in a lane.
-    pub fn speaks_for(&self, within: &str, role: &RoleName, lane: &LanePath) -> bool {
-        self.list(within, role, lane).is_some()
+    /// Whether it has answers for the last place of `path`.
+    pub fn speaks_for(&self, roles: &ScriptRoles, path: &[Place]) -> bool {
+        self.list(roles, path).is_some()
     }
 
     /// Removes the pauses, for tests of the answers that do not depend on timing.
@@ -208,28 +217,12 @@ impl Script {
         self
     }
 
-    fn list(&self, within: &str, role: &RoleName, lane: &LanePath) -> Option<&List> {
-        let of_lane = || self.lists.get(&format!("{within}{}", lane.role_in_lane(role)));
-        let of_index = |index| self.lists.get(&format!("{within}{role}[{index}]"));
-        let of_role = || self.lists.get(&format!("{within}{role}"));
-        of_lane().or_else(|| lane.last_index().and_then(of_index)).or_else(of_role)
+    /// The list of the narrowest key. One that names both a child's role and a role in a nested lane is the child's.
+    fn list(&self, roles: &ScriptRoles, path: &[Place]) -> Option<&List> {
+        let role = path.iter().map(|(role, _)| role.as_str()).collect::<Vec<_>>().join("/");
+        let is_meant = |key: &str| roles.role_of(key).is_none_or(|named| named == role);
+        key::keys(path).iter().find_map(|key| self.lists.get(key).filter(|_| is_meant(key)))
     }
-}
-
-/// The role that a script's key names, without its lane: `writer` for `lead[0]/writer[2]`, `section/writer` for a role of
-/// a child workflow.
-fn role_of(key: &str) -> String {
-    let (outer, last) = key.rsplit_once('/').map_or((None, key), |(outer, last)| (Some(outer), last));
-    let children = outer.into_iter().flat_map(|outer| outer.split('/')).filter(|part| without_index(part).is_none());
-    children.chain([without_index(last).unwrap_or(last)]).collect::<Vec<_>>().join("/")
-}
-
-/// The role of `role[2]`; `None` if `part` has no index.
-fn without_index(part: &str) -> Option<&str> {
-    let (role, index) = part.strip_suffix(']')?.rsplit_once('[')?;
-    // Each lane has exactly one spelling.
-    let is_index = index.parse::<u32>().is_ok_and(|number| number.to_string() == index);
-    is_index.then_some(role)
 }
 
 #[cfg(test)]

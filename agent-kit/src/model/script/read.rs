@@ -7,7 +7,8 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::source::{self, Key, Kind, Node, Source};
 
-use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest, without_index};
+use super::key::without_index;
+use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest};
 
 pub(super) const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then", "error", "delay_ms"];
 const TOOL_KEYS: [&str; 2] = ["name", "args"];

@@ -36,15 +36,15 @@ fn contract(format: AnswerFormat, statuses: &[(&str, &[&str])]) -> Contract {
 
 fn roles() -> ScriptRoles {
     let reviewer: &[(&str, &[&str])] = &[("ok", &[]), ("bad", &[])];
-    [
+    let roles = [
         ("writer", ScriptRole::Model(contract(AnswerFormat::Frontmatter, &[("drafted", &["title"])]))),
         ("reviewer", ScriptRole::Model(contract(AnswerFormat::Json, reviewer))),
         ("section/writer", ScriptRole::Model(contract(AnswerFormat::Frontmatter, reviewer))),
         ("person", ScriptRole::Human(contract(AnswerFormat::Json, &[("yes_please", &["why"]), ("no_thanks", &[])]))),
         ("lint", ScriptRole::Tool),
     ]
-    .map(|(name, part)| (name.to_owned(), part))
-    .into()
+    .map(|(name, part)| (name.to_owned(), part));
+    ScriptRoles { roles: roles.into(), ..ScriptRoles::default() }
 }
 
 fn yaml(text: &str) -> Source {
@@ -114,7 +114,55 @@ fn a_lane_without_a_list_of_its_own_plays_the_common_one_from_its_beginning() {
     assert_eq!([ok(""), ok("reviewer[0]"), ok("a[2]/reviewer[1]"), ok("reviewer[2]")], [true, true, true, false]);
     assert_eq!([ok("lead[0]/reviewer[2]"), ok("lead[1]/reviewer[2]")], [false, true], "a nested lane has its own list");
     assert_eq!(play(&model, &call("reviewer", "reviewer[2]", 1)).unwrap_err().class, FaultClass::ScriptEnd);
-    assert_eq!(text(&model.within("section"), "writer", "", 0), "child");
+    let trunk = LanePath::trunk();
+    assert_eq!(text(&model.within(&RoleName::new("section").unwrap(), &trunk), "writer", "", 0), "child");
+}
+
+/// `lead` runs a child, and its lanes open others.
+#[test]
+fn the_narrowest_list_answers_for_the_child_of_a_lane() {
+    let script = r#"
+"lead/writer": [ { raw: any } ]
+"lead[1]/writer": [ { raw: one } ]
+"lead/writer[3]": [ { raw: third } ]
+"lead[1]/writer[3]": [ { raw: third of one } ]
+"top[0]/lead[1]/writer": [ { raw: nested } ]
+"lead[1]/reviewer[2]": [ { raw: lane } ]
+"lead[2]/lead[3]": [ { raw: lead itself } ]
+"#;
+    let any = || ScriptRole::Model(contract(AnswerFormat::Frontmatter, &[("ok", &[])]));
+    let roles = ["lead", "lead/writer", "lead/lead", "reviewer", "writer"].map(|role| (role.to_owned(), any()));
+    let roles = ScriptRoles { roles: roles.into(), ..ScriptRoles::default() };
+    let file = yaml(script);
+    let script = Script::read(&file).unwrap();
+    assert_eq!(script.check(&file, &roles), []);
+    let model = Scripted::new(Arc::new(script), Arc::new(roles));
+    let said = |above: Option<&str>, role: &str, lane: &str| {
+        let lead = RoleName::new("lead").unwrap();
+        let model = above.map_or_else(|| model.clone(), |above| model.within(&lead, &LanePath::new(above).unwrap()));
+        play(&model, &call(role, lane, 0)).map(|answer| answer.reply.parts.text().into_owned()).unwrap_or_default()
+    };
+    let in_lead = |above: &str, lane: &str| said(Some(above), "writer", lane);
+    assert_eq!([in_lead("", ""), in_lead("lead[0]", ""), in_lead("lead[1]", "")], ["any", "any", "one"]);
+    assert_eq!([in_lead("", "writer[3]"), in_lead("lead[1]", "writer[3]")], ["third", "third of one"]);
+    assert_eq!([in_lead("top[0]/lead[1]", ""), in_lead("top[1]/lead[1]", "")], ["nested", "one"]);
+    assert_eq!([said(None, "reviewer", "lead[1]/reviewer[2]"), said(Some("lead[1]"), "reviewer", "")], ["lane", ""]);
+    // Where both are possible, the child is meant, not the nested lane.
+    assert_eq!([said(Some("lead[2]"), "lead", "x[3]"), said(None, "lead", "lead[2]/x[3]")], ["lead itself", ""]);
+    assert_eq!(said(None, "writer", "lead[1]/writer[3]"), "", "nor does a child's list answer in a nested lane");
+}
+
+#[test]
+fn a_list_for_lanes_in_which_its_role_never_runs_is_a_fault() {
+    let keys = ["lead", "lead[0]", "lead[0]/writer", "writer[1]", "lead[0]/writer[1]", "tail[0]/writer[1]", "tail[0]"];
+    let any = || ScriptRole::Model(contract(AnswerFormat::Frontmatter, &[("ok", &[])]));
+    let roles = ["lead", "tail", "writer"].map(|role| (role.to_owned(), any()));
+    let depths: [(&str, &[usize]); 3] = [("lead", &[0]), ("tail", &[0, 1]), ("writer", &[2])];
+    let depths = depths.map(|(role, depths)| (role.to_owned(), depths.iter().copied().collect()));
+    let roles = ScriptRoles { roles: roles.into(), depths: depths.into() };
+    let file = yaml(&keys.map(|key| format!("\"{key}\": []\n")).concat());
+    let faults = Script::read(&file).unwrap().check(&file, &roles);
+    insta::assert_snapshot!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

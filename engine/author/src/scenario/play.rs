@@ -106,8 +106,7 @@ impl RunSetup {
     fn run_config(&self, workflow: &Workflow, answers: &AnswerSource, script: Option<Arc<Scripted>>) -> RunConfig {
         let children = workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
             RoleKind::Workflow(child) => {
-                let script = script.as_ref().map(|script| Arc::new(script.within(name.as_str())));
-                Some((name.clone(), self.run_config(&child.workflow, answers, script)))
+                Some((name.clone(), self.run_config(&child.workflow, answers, script.clone())))
             }
             _ => None,
         });
@@ -461,3 +460,6 @@ impl RunResult {
         (visited, left.chain(["graph.start".to_owned()]).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,10 @@ pub(super) async fn visit(
         Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
     let above = ParentVisit { parent, account: Arc::new(context.account.clone()) };
     let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
+    let run_config = match &parts.run_config.script {
+        Some(script) => run_config.scripted(&Arc::new(script.within(&site.role, &site.lane))),
+        None => run_config,
+    };
     let run_config = RunConfig { raised: parts.run_config.raised.clone(), ..run_config };
     let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
     let handle = match begun.map_err(|error| fault_of(error, &site))? {

@@ -56,6 +56,17 @@ pub struct RunConfig {
     pub children: BTreeMap<RoleName, RunConfig>,
 }
 
+impl RunConfig {
+    /// The same with `script` in place of every script in it.
+    pub(super) fn scripted(mut self, script: &Arc<Scripted>) -> Self {
+        self.script = self.script.map(|_| Arc::clone(script));
+        for model in self.models.0.values_mut().filter(|model| model.provider.is_script()) {
+            model.provider = Arc::clone(script) as _;
+        }
+        self
+    }
+}
+
 /// A new thread.
 #[derive(Clone)]
 pub struct NewThread {

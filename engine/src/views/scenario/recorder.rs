@@ -30,8 +30,9 @@ type ByLane = BTreeMap<LanePath, Vec<Value>>;
 /// Collects what a thread and its children were answered.
 pub struct ScenarioRecorder<'s> {
     store: &'s dyn Read,
-    /// By the name of the role in scripts without its lane: `writer`, `section/writer`.
-    script: BTreeMap<String, Vec<ByLane>>,
+    /// By the name of the role in scripts without its lane: `writer`, `section/writer`. Each thread with the prefix of its
+    /// roles in scripts, lanes included: empty, or `section[1]/` for a child.
+    script: BTreeMap<String, Vec<(String, ByLane)>>,
     tools: BTreeMap<String, Vec<Value>>,
     route: Vec<(Position, Value)>,
     /// Visits that wait for a person and have no answer.
@@ -45,8 +46,8 @@ struct ThreadReading<'r> {
     workflow: &'r Workflow,
     policy: &'r Policy,
     children: BTreeMap<(RoleName, LanePath, u64), ThreadId>,
-    /// The prefix of its roles in scripts: empty, or `section/` for a child.
-    within: String,
+    /// The roles that run it, with their lanes, the outermost first; none if it is no child.
+    above: Vec<(RoleName, LanePath)>,
     script: BTreeMap<RoleName, ByLane>,
 }
 
@@ -55,18 +56,18 @@ impl<'s> ScenarioRecorder<'s> {
     pub fn read(store: &'s dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Failure> {
         let (script, tools) = (BTreeMap::new(), BTreeMap::new());
         let mut recorder = Self { store, script, tools, route: Vec::new(), waiting: 0, notes: Vec::new() };
-        recorder.thread(thread, row, String::new())?;
+        recorder.thread(thread, row, Vec::new())?;
         Ok(recorder)
     }
 
-    fn thread(&mut self, thread: &ThreadId, row: &Row, within: String) -> Result<(), Failure> {
+    fn thread(&mut self, thread: &ThreadId, row: &Row, above: Vec<(RoleName, LanePath)>) -> Result<(), Failure> {
         let workflow = rebuild::beginning(self.store, row)?.workflow;
         let policy = rebuild::policy(self.store, row)?;
         let mut reading = ThreadReading {
             workflow: &workflow,
             policy: &policy,
             children: child_threads(self.store, thread, row, &workflow)?,
-            within,
+            above,
             script: BTreeMap::new(),
         };
         let origin = origin(thread, row)?;
@@ -78,24 +79,26 @@ impl<'s> ScenarioRecorder<'s> {
         })?;
         outcome?;
         // A child that has not ended has no step in its parent.
-        for ((role, ..), child) in std::mem::take(&mut reading.children) {
-            self.child(&reading, &role, &child, Some(thread))?;
+        for ((role, lane, _), child) in std::mem::take(&mut reading.children) {
+            self.child(&reading, (&role, &lane), &child, Some(thread))?;
         }
         if row.seq > 0 && workflow.roles.iter().any(|(role, _)| reading.compacted(role).is_some()) {
             self.refused_compactions(&mut reading, thread, row)?;
         }
-        let ThreadReading { within, script, .. } = reading;
+        let ThreadReading { above, script, .. } = reading;
+        let anywhere: String = above.iter().map(|(role, _)| format!("{role}/")).collect();
+        let within: String = above.iter().map(|(role, lane)| format!("{}/", lane.role_in_lane(role))).collect();
         for (role, lanes) in script {
-            self.script.entry(format!("{within}{role}")).or_default().push(lanes);
+            self.script.entry(format!("{anywhere}{role}")).or_default().push((within.clone(), lanes));
         }
         Ok(())
     }
 
-    /// Reads a child that `role` started, if it is one of `parent`, or of any thread.
+    /// Reads a child that `role` started in a lane, if it is one of `parent`, or of any thread.
     fn child(
         &mut self,
         reading: &ThreadReading<'_>,
-        role: &RoleName,
+        (role, lane): (&RoleName, &LanePath),
         child: &ThreadId,
         parent: Option<&ThreadId>,
     ) -> Result<(), Failure> {
@@ -103,7 +106,8 @@ impl<'s> ScenarioRecorder<'s> {
         if parent.is_some_and(|parent| row.parent.as_ref().is_none_or(|of| of.thread != *parent)) {
             return Ok(());
         }
-        self.thread(child, &row, format!("{}{role}/", reading.within))
+        let above = reading.above.iter().cloned().chain([(role.clone(), lane.clone())]);
+        self.thread(child, &row, above.collect())
     }
 
     fn record(&mut self, reading: &mut ThreadReading<'_>, stored: StoredRecord, note: &Note) -> Result<(), Failure> {
@@ -114,7 +118,7 @@ impl<'s> ScenarioRecorder<'s> {
             Record::Compaction(compaction) => return self.compaction(reading, &compaction, note),
             Record::Rebind(_) => return Ok(()),
         };
-        if reading.within.is_empty() {
+        if reading.above.is_empty() {
             let round = Round { lane: step.lane.clone(), opened_by: note.opened_by.clone() };
             let position = StepLocation { seq, round }.position();
             self.route.push((position, format!("{}.{}", step.lane.role_in_lane(&step.role), step.status).into()));
@@ -123,7 +127,7 @@ impl<'s> ScenarioRecorder<'s> {
         match reading.workflow.role(step.role.as_str()).map(|role| &role.kind) {
             Some(RoleKind::Workflow(_)) => {
                 if let Some(child) = reading.children.remove(&(step.role.clone(), step.lane.clone(), visit)) {
-                    self.child(reading, &step.role, &child, None)?;
+                    self.child(reading, (&step.role, &step.lane), &child, None)?;
                 }
             }
             Some(kind) if is_of_person(kind) => {
@@ -308,38 +312,49 @@ impl<'s> ScenarioRecorder<'s> {
     fn lists(&mut self) -> BTreeMap<String, Vec<Value>> {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (name, threads) in std::mem::take(&mut self.script) {
-            let mut lanes = ByLane::new();
-            for (lane, said) in threads.into_iter().flatten() {
-                let known = lanes.entry(lane).or_default();
-                match longer(known, &said) {
-                    Some(merged) => *known = merged.clone(),
-                    // A script answers for every child thread of a role from its first entry.
-                    None => self.notes.push(format!("{name}: two child threads had different answers")),
-                }
-            }
-            let (within, role) = name
-                .rsplit_once('/')
-                .map_or(("", name.as_str()), |(_, role)| (name.strip_suffix(role).unwrap_or_default(), role));
-            let all = |is_meant: &dyn Fn(&LanePath) -> bool| {
-                let meant = lanes.iter().filter(|(lane, _)| is_meant(lane)).map(|(_, said)| Some(said));
-                meant.reduce(|known, said| longer(known?, said?)).flatten().cloned()
-            };
-            if let Some(same) = all(&|_| true) {
+            if let Some(same) = common(threads.iter().flat_map(|(_, lanes)| lanes.values())) {
                 lists.insert(name, same);
                 continue;
             }
-            for (lane, said) in &lanes {
-                match all(&|other| other.last_index() == lane.last_index()) {
-                    Some(same) => {
-                        let index = lane.last_index().map_or_else(String::new, |index| format!("[{index}]"));
-                        lists.insert(format!("{name}{index}"), same);
+            let mut children: BTreeMap<String, ByLane> = BTreeMap::new();
+            for (within, lanes) in threads {
+                for (lane, said) in lanes {
+                    let known = children.entry(within.clone()).or_default().entry(lane).or_default();
+                    match longer(known, &said) {
+                        Some(merged) => *known = merged.clone(),
+                        // A script answers for every child thread of a lane from its first entry.
+                        None => self.notes.push(format!("{name}: two child threads had different answers")),
                     }
-                    None => drop(lists.insert(format!("{within}{}", in_lane(lane, role)), said.clone())),
                 }
             }
+            let role = name.rsplit_once('/').map_or(name.as_str(), |(_, role)| role);
+            lists.extend(children.iter().flat_map(|(within, lanes)| of_lanes((within, role), lanes)));
         }
         lists
     }
+}
+
+/// The lists of a role of the thread with the prefix `within`.
+fn of_lanes((within, role): (&str, &str), lanes: &ByLane) -> BTreeMap<String, Vec<Value>> {
+    if let Some(same) = common(lanes.values()) {
+        return [(format!("{within}{role}"), same)].into();
+    }
+    let list = |(lane, said): (&LanePath, &Vec<Value>)| {
+        let alike = lanes.iter().filter(|(other, _)| other.last_index() == lane.last_index());
+        match common(alike.map(|(_, said)| said)) {
+            Some(same) => {
+                let index = lane.last_index().map_or_else(String::new, |index| format!("[{index}]"));
+                (format!("{within}{role}{index}"), same)
+            }
+            None => (format!("{within}{}", in_lane(lane, role)), said.clone()),
+        }
+    };
+    lanes.iter().map(list).collect()
+}
+
+/// The longest of some lists, if it begins with each of the others.
+fn common<'l>(lists: impl Iterator<Item = &'l Vec<Value>>) -> Option<Vec<Value>> {
+    lists.map(Some).reduce(|known, said| longer(known?, said?)).flatten().cloned()
 }
 
 impl ThreadReading<'_> {

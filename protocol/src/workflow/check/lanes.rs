@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::indexed_graph::{EdgeTarget, IndexedGraph};
+use super::indexed_graph::{EdgeTarget, Fan, IndexedGraph};
 
 pub(super) struct Lanes {
     pub(super) reachable: BTreeSet<usize>,
@@ -15,6 +15,8 @@ pub(super) struct Lanes {
     pub(super) arrivals: Vec<Vec<Vec<usize>>>,
     /// For each fan-out the fan-outs in whose lanes it opens directly.
     pub(super) around: Vec<Vec<usize>>,
+    /// The fan-outs that open in the trunk.
+    opens_in_trunk: BTreeSet<usize>,
     /// For each role the fan-outs in whose lanes it runs.
     pub(super) contexts: Vec<Vec<usize>>,
     /// For each role the roles with an edge that leads only to it: the targets of its `back`.
@@ -56,7 +58,14 @@ impl Lanes {
             let from = indexed.edges.get(fan.way).and_then(|way| way.from);
             from.and_then(|(role, _)| contexts.get(role)).cloned().unwrap_or_default()
         });
-        Self { around: around.collect(), callers: callers(indexed, &reachable), reachable, trunk, arrivals, contexts }
+        let around = around.collect();
+        let is_in_trunk = |fan: &Fan| {
+            let from = indexed.edges.get(fan.way).and_then(|way| way.from);
+            from.is_none_or(|(role, _)| trunk.contains(&role))
+        };
+        let fans = indexed.fans.iter().enumerate();
+        let opens_in_trunk = fans.filter(|(_, fan)| is_in_trunk(fan)).map(|(number, _)| number).collect();
+        Self { around, callers: callers(indexed, &reachable), reachable, trunk, arrivals, contexts, opens_in_trunk }
     }
 
     /// The nesting depth of a fan-out, including itself; `None` = unbounded, because it opens again in its own lanes.
@@ -84,6 +93,18 @@ impl Lanes {
             }
         }
         found
+    }
+
+    /// In how many lanes a role runs, one within the other; 0 in the trunk.
+    pub(super) fn depths(&self, role: usize) -> BTreeSet<usize> {
+        let mut depths: BTreeSet<usize> = self.trunk.iter().filter(|known| **known == role).map(|_| 0).collect();
+        let mut fans: BTreeSet<usize> = self.contexts_of(role).iter().copied().collect();
+        // Level by level from the inside out, as in `nesting`.
+        for depth in 1..=self.around.len() {
+            depths.extend(fans.iter().any(|fan| self.opens_in_trunk.contains(fan)).then_some(depth));
+            fans = fans.iter().filter_map(|fan| self.around.get(*fan)).flatten().copied().collect();
+        }
+        depths
     }
 
     pub(super) fn contexts_of(&self, role: usize) -> &[usize] {

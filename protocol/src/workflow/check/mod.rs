@@ -16,7 +16,7 @@ mod templates;
 mod types;
 mod typing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::indexed_graph::IndexedGraph;
 use self::lanes::Lanes;
@@ -40,6 +40,22 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
     let mut found = findings.found;
     places.sort(&mut found);
     found.dedup();
+    found
+}
+
+/// In how many lanes each role of a checked workflow runs, one within the other: 0 in the trunk. A role that puts
+/// together what another said does so in the lanes of that one. Roles that never run are left out.
+pub fn lane_depths(workflow: &Workflow) -> BTreeMap<RoleName, BTreeSet<usize>> {
+    let indexed = IndexedGraph::new(workflow, &SourceMap::default());
+    let lanes = Lanes::new(&indexed);
+    let mut found: BTreeMap<RoleName, BTreeSet<usize>> = BTreeMap::new();
+    for (number, (name, role)) in workflow.roles.iter().enumerate() {
+        let depths = lanes.depths(number);
+        let by = role.kind.model().and_then(|model| model.compact.as_ref()).map(|compact| &compact.by);
+        for name in by.into_iter().chain([name]).filter(|_| !depths.is_empty()) {
+            found.entry(name.clone()).or_default().extend(&depths);
+        }
+    }
     found
 }
 

@@ -870,3 +870,28 @@ fn large_graphs_are_checked_without_recursion() {
     // `r0` has a number as a field only under one of its statuses, which is the only fault.
     assert!(found.iter().all(|fault| fault.code == Code::FieldNotInEveryStatus), "{:?}", found.first());
 }
+
+#[test]
+fn a_role_runs_as_deep_in_lanes_as_the_fan_outs_around_it() {
+    let text = r#"rondo: 1
+name: deep
+roles:
+  lead: { compact: { at: 1000, keep: 1, by: notes } }
+  outer: {}
+  inner: { compact: { at: 1000, keep: 1, by: notes } }
+  mid: {}
+  last: {}
+  notes: {}
+graph:
+  start: { to: [ outer, lead ], prompt: Go., join: { to: last, prompt: End. } }
+  outer: { done: { to: [ inner, inner ], prompt: Go., join: { to: mid, prompt: On. } } }
+  inner: { done: { to: mid, prompt: a } }
+  lead: { done: { to: last, prompt: b } }
+  mid: { done: { to: last, prompt: c } }
+  last: { done: { to: end } }
+"#;
+    let workflow = read("w.yaml", text, &BTreeMap::<String, String>::new()).map(|checked| checked.workflow);
+    let depths = super::lane_depths(&workflow.unwrap());
+    let shown: Vec<String> = depths.iter().map(|(role, depths)| format!("{role} {depths:?}")).collect();
+    assert_eq!(shown, ["inner {2}", "last {0}", "lead {1}", "mid {1}", "notes {1, 2}", "outer {1}"]);
+}

@@ -1,3 +1,4 @@
+use rondo_agent_kit::model::script::ScriptRoles;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow;
 
@@ -66,7 +67,7 @@ fn a_scenario_without_faults_is_read_whole() {
     assert_eq!(scenario.tools["run_tests"].results.len(), 3);
     assert_eq!(scenario.expect.len(), 12);
     assert!(
-        matches!(&scenario.answers, AnswerSource::Script(script) if script.speaks_for("", &RoleName::new("writer").unwrap(), &LanePath::trunk()))
+        matches!(&scenario.answers, AnswerSource::Script(script) if script.speaks_for(&ScriptRoles::default(), &[(RoleName::new("writer").unwrap(), LanePath::trunk())]))
     );
 }
 
