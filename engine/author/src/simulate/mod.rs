@@ -198,6 +198,8 @@ pub fn simulate(subject: &Subject<'_>, on_progress: &mut dyn FnMut(Progress)) ->
     let is_whole = found.cut.is_empty() && answer_set.cut.is_empty();
     // Where a join cancels lanes, how much they have answered by then is chance.
     let is_exact = ahead.is_exact && orders == 1 && is_whole && answer_set.unmade.is_empty() && unmade.is_empty();
+    // Without an input nothing was walked.
+    let is_exact = is_exact && !inputs.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all), children);
     let edges = graph.edges();
     let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());

@@ -167,6 +167,39 @@ graph: { start: { to: a, prompt: "{{ 12 // input.parts }}" }, a: { done: { to: e
     assert_eq!(faults(&given), [""; 0], "only the given input is walked");
 }
 
+/// A file that nobody gave is stood in for, also in a list and where it may be absent.
+#[test]
+fn files_of_the_input_need_not_be_given() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: describe
+input: { picture: file, pages: "file[]", "cover?": file }
+roles: { a: { system: A. } }
+graph:
+  start:
+    - { when: input.picture.media_type == "image/png", to: a, prompt: "{{ input.picture.name }} of {{ input.pages | length }}", attach: [ input.picture ] }
+    - { when: input.cover, to: a, prompt: "{{ input.cover.size | default(0) }}" }
+    - else: { to: end }
+  a: { done: { to: end } }
+"#,
+    );
+    assert_eq!(faults(&report), [""; 0]);
+    assert_eq!(routes(&report), [" -> end", "a.done -> end"]);
+    assert!(report.has_all_routes && report.worst.is_exact && report.worst.has_weighed_all);
+    assert_eq!(report.worst.steps, 1);
+    assert!(report.worst.prompt_tokens > 0);
+}
+
+#[test]
+fn figures_without_an_input_are_not_exact() {
+    let text =
+        LOOP.replace("name: a-loop", "name: a-loop\ninput: { code: { type: string, pattern: \"^a$\", minLength: 2 } }");
+    let report = simulated(&text);
+    assert_eq!(codes(&report).first(), Some(&Code::FieldWithoutValue), "{:?}", faults(&report));
+    assert!(!report.worst.is_exact && !report.worst.has_weighed_all && report.worst.steps == 0);
+}
+
 #[test]
 fn a_visit_limit_cuts_in_where_it_would_in_a_run() {
     let limited = LOOP.replace("context: none,", "context: none, limits: { visits: 2 },");

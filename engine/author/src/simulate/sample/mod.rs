@@ -12,6 +12,7 @@
 //! This module knows nothing of graphs, roles or answers.
 
 mod fields;
+mod file;
 mod merge;
 mod number;
 mod pattern;
@@ -20,7 +21,7 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::Value;
-use rondo_protocol::workflow::types::Validator;
+use rondo_protocol::workflow::types::{Validator, is_file};
 
 use self::merge::{Plain, alternatives};
 
@@ -61,8 +62,9 @@ pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
     for extent in [SampleSize::Least, SampleSize::Most] {
         maker.work = MAX_WORK;
         // The first alternative with a value is the one that the schema lists first.
+        let file = is_file(schema).then(|| file::of(extent));
         let made = alternatives(schema).into_iter().filter_map(|plain| maker.fresh().one(&plain, extent));
-        let mut made = made.filter(|value| validator.is_valid(value));
+        let mut made = file.into_iter().chain(made).filter(|value| validator.is_valid(value));
         made.next().into_iter().for_each(&mut keep);
     }
     wanted.iter().cloned().for_each(&mut keep);
@@ -125,6 +127,9 @@ impl Maker {
 
     /// One value for the first alternative of a schema that has one.
     fn of(&mut self, schema: &Value, extent: SampleSize) -> Option<Value> {
+        if is_file(schema) {
+            return Some(file::of(extent));
+        }
         self.ways(schema).iter().find_map(|plain| self.one(plain, extent))
     }
 
@@ -162,6 +167,9 @@ impl Maker {
 
     /// All values worth trying for a schema.
     fn many(&mut self, schema: &Value, wanted: &[Value]) -> Vec<Value> {
+        if is_file(schema) {
+            return [SampleSize::Least, SampleSize::Most].map(file::of).into();
+        }
         let mut found = Vec::new();
         for plain in self.ways(schema) {
             if found.len() > MAX_SAMPLES {
