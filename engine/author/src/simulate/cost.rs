@@ -19,7 +19,7 @@ use super::Worst;
 use super::answers::{AnswerSet, BYTES_A_TOKEN};
 use super::routes::Path;
 use super::run::Run;
-use super::space::{StateSpace, Target};
+use super::space::{End, StateSpace, Target};
 use super::walk::{LANES_AN_ANSWER, UNROUTED};
 
 /// The cost of the roles of a route, or of one of them.
@@ -161,12 +161,16 @@ impl<'a> CostEstimator<'a> {
                 cost.add(prompt_tokens, prompt_tokens, tokens(said));
             }
             let (after, next) = run.answered(lane, answer);
-            if next.fault.is_some() || next.edge.unwrap_or(UNROUTED) != step.edge {
+            let is_stopped = way.target == Target::End(End::Stop);
+            if next.fault.is_some() != is_stopped || next.edge.unwrap_or(UNROUTED) != step.edge {
                 return None;
             }
             run = after;
             for given in &step.given {
                 costs.entry(given.role.clone()).or_default().visits += 1;
+            }
+            if is_stopped {
+                return Some(costs);
             }
             episodes.extend(next.steps);
             if matches!(way.target, Target::End(_)) != run.machine.ending().is_some() {

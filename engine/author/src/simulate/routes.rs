@@ -164,7 +164,7 @@ pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, State
         let mut led = BTreeSet::new();
         for (index, way) in space.ways(state).iter().enumerate() {
             // Ways that differ only in the entry of a list are the same steps to the same place.
-            if !led.insert((way.step.as_ref().map(|step| &step.status), way.target)) {
+            if !led.insert((way.step.as_ref().map(|step| (&step.status, &step.given)), way.target)) {
                 continue;
             }
             if partial_paths.len() >= MAX_PARTIAL_PATHS {

@@ -49,7 +49,7 @@ pub struct Taken {
 }
 
 /// A step without a visit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImpliedStep {
     pub role: RoleName,
     pub lane: LanePath,
@@ -83,6 +83,8 @@ pub enum End {
     Fail,
     /// At a limit without a routing edge.
     Limit,
+    /// Where what follows its last step cannot be decided, which is reported.
+    Stop,
 }
 
 impl End {
@@ -93,7 +95,7 @@ impl End {
     pub fn leads_to(self) -> &'static str {
         match self {
             Self::Done => "end",
-            Self::Fail | Self::Limit => self.as_str(),
+            Self::Fail | Self::Limit | Self::Stop => self.as_str(),
         }
     }
 

@@ -201,6 +201,27 @@ fn figures_without_an_input_are_not_exact() {
 }
 
 #[test]
+fn a_route_that_stops_is_weighed_up_to_there() {
+    let text = r#"
+rondo: 1
+name: stopping
+roles: { a: { system: A. }, b: { system: B. } }
+graph:
+  start: { to: a, prompt: Go. }
+  a: { done: { to: b, prompt: "{{ 1 / 0 }}" } }
+  b: { done: { to: end } }
+"#;
+    let report = simulated(text);
+    assert_eq!(codes(&report), [Code::RouteFails, Code::EdgeNeverTaken], "{:?}", faults(&report));
+    assert_eq!(routes(&report), ["a.done -> stop"]);
+    assert_eq!((report.worst.steps, report.worst.weighed), (1, 1));
+    assert!(report.worst.is_exact && report.worst.has_weighed_all);
+    let [whole, stopped] = [simulated(&text.replace("{{ 1 / 0 }}", "")), report].map(|report| report.worst.roles);
+    let a = RoleName::new("a").unwrap();
+    assert_eq!(stopped.get(&a), whole.get(&a), "its request is sent before the run stops");
+}
+
+#[test]
 fn a_visit_limit_cuts_in_where_it_would_in_a_run() {
     let limited = LOOP.replace("context: none,", "context: none, limits: { visits: 2 },");
     let report = simulated(&limited);

@@ -274,21 +274,21 @@ impl<'a> Explorer<'a> {
             }
             let count = answers.len();
             // Rules and rotations decide in the same breath, so an answer leads along several edges.
-            let mut led: BTreeSet<(Vec<EdgeId>, Option<usize>)> = BTreeSet::new();
+            let mut led: BTreeSet<(Vec<EdgeId>, Option<usize>, bool)> = BTreeSet::new();
             let name: Arc<str> = format!("{seat}.{status}").into();
             for at in (0..count).map(|offset| (walk.variant + offset) % count) {
                 let Some(answer) = answers.get(at) else { continue };
                 self.work += lanes / LANES_AN_ANSWER;
                 let (after, next) = run.answered(&lane, answer);
                 let route = || walk.paths.route(path, Some((&name, answer)));
-                if !self.follows(&next, &walk.paths, route) {
-                    continue;
-                }
+                let is_stopped = !self.follows(&next, &walk.paths, route);
                 let edge = next.edge.unwrap_or(UNROUTED);
-                if !led.insert((next.edges.clone(), is_told_apart.then_some(at))) {
+                if !led.insert((next.edges.clone(), is_told_apart.then_some(at), is_stopped)) {
                     continue;
                 }
-                let target = if let Some(ending) = after.machine.ending() {
+                let target = if is_stopped {
+                    Target::End(End::Stop)
+                } else if let Some(ending) = after.machine.ending() {
                     Target::End(End::of(ending.outcome))
                 } else {
                     let mut latest = latest.clone();
