@@ -75,6 +75,7 @@ fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
     let mut message = match why {
         FailureCause::Template(cause) => format!("`{part}` fails: {cause}"),
         FailureCause::NotAList(found) => format!("`{part}` fails: it is a {found}, not a list"),
+        FailureCause::NoChoice(found) => format!("`{part}` fails: {found}"),
     };
     // Writing to a `String` cannot fail.
     let _ = match route.split_last() {
@@ -97,6 +98,10 @@ fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
         FailureCause::NotAList(_) => {
             let hint = "declare it as a list, or give it a `default([])`";
             return checked.places.fault(Code::RouteFails, part, None, message).with_hint(hint);
+        }
+        FailureCause::NoChoice(_) => {
+            let hint = "let it choose in every case, by a status without `when` or an `else`, or lead on by `on_error`";
+            return checked.places.key_fault(Code::RouteFails, part, message).with_hint(hint);
         }
     };
     let hint = match cause {

@@ -99,6 +99,8 @@ pub enum FailureCause {
     Template(Cause),
     /// The value of an `each` is of this type and not a list.
     NotAList(&'static str),
+    /// A rule or a selector gives no usable answer, in these words.
+    NoChoice(String),
 }
 
 /// A pending visit.
@@ -335,6 +337,10 @@ impl<'a> Explorer<'a> {
             }
             Undecided::NotAList { part, found } => {
                 self.fault((key(part, "each"), 0..0, FailureCause::NotAList(found)), &paths.input, route);
+            }
+            Undecided::NoChoice { role, fault } => {
+                let why = FailureCause::NoChoice(fault.message.clone());
+                self.fault((key("roles", role.as_str()), 0..0, why), &paths.input, route);
             }
             Undecided::NoEdge { .. } | Undecided::Fault(_) => {}
         }

@@ -171,7 +171,10 @@ impl Machine {
             let decided = std::mem::replace(decided, Err(no_lane(path)));
             dispatch.given = Some(match decided {
                 Ok(answered) => answered,
-                Err(fault) => Box::new(self.reserved(path, &dispatch.role, fault)?),
+                Err(fault) => Box::new(self.reserved(path, &dispatch.role, fault).map_err(|halt| match halt {
+                    Undecided::Fault(fault) => Undecided::NoChoice { role: dispatch.role.clone(), fault },
+                    other => other,
+                })?),
             });
         }
         if dispatch.given.is_some() {

@@ -118,6 +118,14 @@ pub enum Undecided {
         /// The type found.
         found: &'static str,
     },
+    /// A rule or a selector that nobody is asked for gives no usable answer, and its graph does not route that.
+    #[error("{fault}")]
+    NoChoice {
+        /// The role.
+        role: RoleName,
+        /// Why there is none.
+        fault: Fault,
+    },
     /// Anything else, such as a step that cannot be recalled.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -136,7 +144,7 @@ impl Undecided {
 impl From<Undecided> for Fault {
     fn from(undecided: Undecided) -> Self {
         let (code, class) = match &undecided {
-            Undecided::Fault(fault) => return fault.clone(),
+            Undecided::Fault(fault) | Undecided::NoChoice { fault, .. } => return fault.clone(),
             Undecided::Unrendered { .. } | Undecided::NotAList { .. } => (Code::RenderFailed, FaultClass::Limit),
             Undecided::NoEdge { .. } => (Code::RenderFailed, FaultClass::Denied),
         };
