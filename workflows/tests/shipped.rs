@@ -139,10 +139,9 @@ fn every_script_answers_for_each_role_by_its_contract() {
         assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
         // A tool role that the script does not answer for runs its tool.
         for (key, _) in resolved_roles.roles.iter().filter(|(_, part)| !matches!(part, ScriptRole::Tool)) {
-            let role = key.rsplit('/').next().unwrap_or_default();
-            let within = key.strip_suffix(role).unwrap_or_default();
-            let role = RoleName::new(role).expect("a key ends with a role");
-            let attempt = script.attempt(within, &role, &LanePath::trunk(), 0);
+            let in_trunk = |role| (RoleName::new(role).expect("a key names roles"), LanePath::trunk());
+            let path: Vec<_> = key.split('/').map(in_trunk).collect();
+            let attempt = script.attempt(&resolved_roles, &path, 0);
             assert!(attempt.is_some(), "{name}: {key} has nothing to say");
         }
     }
