@@ -221,7 +221,7 @@ impl Tools {
     async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Settled>, Problem> {
         let given: Result<AnswerCall, _> = canonical::from_value(arguments);
         let given = given.map_err(|error| invalid(format!("the arguments of `{ANSWER}`: {error}")))?;
-        let AnswerCall { thread, form, role, lane, status, fields, body } = given;
+        let AnswerCall { thread, form, role, lane, status, fields, body, approve } = given;
         let space = self.server.host.engine().space(SPACE);
         if space.get(&of_thread(&client, &thread)).map_err(Failure::from)?.is_none() {
             let what = format!("no call of this client began a thread {thread:?}");
@@ -229,7 +229,7 @@ impl Tools {
                 .with_hint("a person answers the forms of other threads: `rondo answer`")
                 .into());
         }
-        let answer = AnswerRequest { form, role, lane, status, fields, body, ..AnswerRequest::default() };
+        let answer = AnswerRequest { form, role, lane, status, fields, body, approve, ..AnswerRequest::default() };
         let by = Answerer::Client(named(&client));
         let run = self.server.answered(thread, answer, by).await?;
         followed(&self.server, self.server.updates_of(run), caller).await
@@ -286,6 +286,8 @@ struct AnswerCall {
     fields: BTreeMap<String, Value>,
     #[serde(default)]
     body: String,
+    /// Not in the schema: a client that tries it is told who may allow a call.
+    approve: Option<bool>,
 }
 
 /// The key of a call, as the client gives it.

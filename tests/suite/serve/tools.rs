@@ -120,12 +120,12 @@ fn a_workflow_that_waits_is_answered_by_a_tool() {
     let thread = content["thread"].clone();
     let wrong = client.call("answer", &json!({"thread": thread, "status": "accept"}), &json!({}));
     assert_eq!(wrong["isError"], true, "{wrong}");
-    for unknown in ["note", "approve"] {
-        let answer = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}, unknown: true});
-        let refused = client.call("answer", &answer, &json!({}));
-        let text = refused["content"][0]["text"].as_str().unwrap();
-        assert!(refused["isError"] == true && text.contains(unknown), "{refused}");
-    }
+    let unknown = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}, "note": true});
+    let refused = client.call("answer", &unknown, &json!({}));
+    assert!(
+        refused["isError"] == true && refused["content"][0]["text"].as_str().unwrap().contains("note"),
+        "{refused}"
+    );
     let answer = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}});
     let done = client.call("answer", &answer, &json!({}));
     assert_eq!(done["structuredContent"]["result"], json!({"grade": 4}));
