@@ -225,7 +225,7 @@ fn what_people_see_stands_on_the_library_alone() {
 
 /// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
 const CEILINGS: [(&str, usize); 11] = [
-    ("protocol", 18),
+    ("protocol", 19),
     ("agent-kit", 26),
     ("engine/core", 20),
     ("engine/hooks", 6),
