@@ -192,7 +192,7 @@ pub(super) fn of_bare(json: &str, redactor: &Redactor) -> Option<Fault> {
     let is_other = || REPLIES.iter().any(|name| members.contains_key(*name));
     let is_error =
         is_word("object") || is_word("type") || !is_other() && ["message", "detail", "msg"].iter().any(is_said);
-    let error = is_error.then(|| Value::Object(members))?;
+    let error = is_error.then_some(Value::Object(members))?;
     let fault = of_value(None, &error, redactor);
     if status_in(&error).is_some() || fault.code == Code::QuotaUsedUp {
         return Some(fault);

@@ -86,8 +86,8 @@ impl<'s> ScenarioRecorder<'s> {
             self.refused_compactions(&mut reading, thread, row)?;
         }
         let ThreadReading { above, script, .. } = reading;
-        let anywhere: String = above.iter().map(|(role, _)| format!("{role}/")).collect();
-        let within: String = above.iter().map(|(role, lane)| format!("{}/", lane.role_in_lane(role))).collect();
+        let anywhere: String = above.iter().flat_map(|(role, _)| [role.as_str(), "/"]).collect();
+        let within: String = above.iter().flat_map(|(role, lane)| [lane.role_in_lane(role), "/".to_owned()]).collect();
         for (role, lanes) in script {
             self.script.entry(format!("{anywhere}{role}")).or_default().push((within.clone(), lanes));
         }

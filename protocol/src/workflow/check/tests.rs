@@ -873,7 +873,7 @@ fn large_graphs_are_checked_without_recursion() {
 
 #[test]
 fn a_role_runs_as_deep_in_lanes_as_the_fan_outs_around_it() {
-    let text = r#"rondo: 1
+    let text = r"rondo: 1
 name: deep
 roles:
   lead: { compact: { at: 1000, keep: 1, by: notes } }
@@ -889,7 +889,7 @@ graph:
   lead: { done: { to: last, prompt: b } }
   mid: { done: { to: last, prompt: c } }
   last: { done: { to: end } }
-"#;
+";
     let workflow = read("w.yaml", text, &BTreeMap::<String, String>::new()).map(|checked| checked.workflow);
     let depths = super::lane_depths(&workflow.unwrap());
     let shown: Vec<String> = depths.iter().map(|(role, depths)| format!("{role} {depths:?}")).collect();

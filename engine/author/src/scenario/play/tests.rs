@@ -59,7 +59,7 @@ fn played(script: &str) -> Result<String, String> {
     if let Some(fault) = run.fault {
         return Err(fault.message);
     }
-    Ok(run.steps.last().map(|step| step.committed.edge.prompt.to_string()).unwrap_or_default())
+    Ok(run.steps.last().map(|step| step.committed.edge.prompt.clone()).unwrap_or_default())
 }
 
 /// Children of one role in several lanes are told apart by their lane, at any depth.
