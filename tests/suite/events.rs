@@ -1,6 +1,7 @@
 //! Events: durable ones are numbered and had again from the store, and no reader makes a run wait.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rondo_core::local::{self, SubscribeError, Subscription};
 use rondo_core::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv};
@@ -85,6 +86,42 @@ async fn durable_events_are_had_again_from_the_store_after_any_of_them() {
             let rest = all(engine.subscribe(&thread, event.id.unwrap()).unwrap()).await;
             assert_eq!(rest, told[at + 1..]);
         }
+    }
+}
+
+/// What a reader has already does not fill the next page.
+#[tokio::test]
+async fn a_reader_of_a_step_that_tells_more_than_a_page_holds_goes_on() {
+    let workflow = r#"
+rondo: 1
+name: forms
+roles:
+  a: { system: x }
+  h: { kind: human, output: { ok: null } }
+  b: { system: y }
+  c: { system: z }
+graph:
+  start: { to: a, prompt: go }
+  a: { done: { to: [h, h, h, h, h, b], prompt: "{{ body }}", join: c } }
+  h: { ok: { to: c } }
+  b: { done: { to: c } }
+  c: { done: { to: end } }
+"#;
+    let engine = over(&Arc::new(MemoryStore::default()));
+    let model = |call: &ModelCall| match call.site.role.as_str() {
+        "a" => Ok(format!("---\nstatus: done\n---\n{}", "x".repeat(1_000_000))),
+        _ => Ok(DONE.to_owned()),
+    };
+    let handle = start(&engine, &checked(workflow), Value::empty_object(), Arc::new(FnModel(model))).await;
+    let thread = handle.thread.clone();
+    let (_, ended) = follow(handle).await;
+    assert!(matches!(ended, Ended::Waiting(forms) if forms.len() == 5));
+    let told = all(engine.subscribe(&thread, EventId::NONE).unwrap()).await;
+    assert!(told.iter().any(|event| matches!(&event.what, What::StepCommitted { role, .. } if role.as_str() == "b")));
+    for (position, event) in told.iter().enumerate() {
+        let rest = all(engine.subscribe(&thread, event.id.unwrap()).unwrap());
+        let rest = tokio::time::timeout(Duration::from_mins(1), rest).await.expect("it goes on");
+        assert_eq!(rest, told[position + 1..]);
     }
 }
 

@@ -28,53 +28,51 @@ pub struct Page {
     pub is_last: bool,
 }
 
-/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps and with about [`PAGE_BYTES`] of text. `None` if there is no such thread.
+/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps and with about [`PAGE_BYTES`] of text.
+/// `None` if there is no such thread.
 pub fn after(
     store: &dyn Read,
     durability: Durability,
     thread: &ThreadId,
     after: EventId,
 ) -> Result<Option<Page>, Error> {
-    let Some((row, mut origin)) = read(store, thread)? else { return Ok(None) };
-    let mut events = Vec::new();
-    let tell = |events: &mut Vec<Event>, id: EventId, at_ms, what| {
+    let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
+    let (mut events, mut page_bytes) = (Vec::new(), 0_usize);
+    let mut tell = |(id, at_ms, what): (EventId, u64, What)| {
         if id > after {
+            page_bytes = page_bytes.saturating_add(size_bytes(&what));
             events.push(event(durability, thread, &row, (id, at_ms, what)));
         }
+        page_bytes >= PAGE_BYTES
     };
     if after.seq == 0 {
         for (id, what) in of_beginning(thread, &row, &origin) {
-            tell(&mut events, id, origin.started_at_ms, what);
+            tell((id, origin.started_at_ms, what));
         }
     }
     let first = after.seq.max(1);
     let mut last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
-    let mut page_bytes = 0_usize;
     store.scan(thread, first..=last, &mut |stored, note| {
+        let mut is_full = false;
         for (id, what) in of_record(thread, &stored, &note) {
-            page_bytes = page_bytes.saturating_add(size_bytes(&what));
-            tell(&mut events, id, note.ended_at_ms, what);
+            is_full = tell((id, note.ended_at_ms, what));
         }
-        if page_bytes >= PAGE_BYTES {
+        if is_full {
             last = stored.seq;
         }
-        page_bytes < PAGE_BYTES
+        !is_full
     })?;
     let is_last = last == row.seq;
-    if let Some(ending) = origin.ending.take().filter(|_| is_last) {
-        let (id, at_ms) = (position(store, &row, thread, &origin)?.id.next(), ending.at_ms);
-        tell(&mut events, id, at_ms, of_end(store, thread, &row, ending)?);
+    if is_last {
+        of_end(store, thread, &row, origin)?.map(tell);
     }
     Ok(Some(Page { events, is_last }))
 }
 
 /// The last event of a thread that has ended; `None` of any other.
 pub fn finished(store: &dyn Read, durability: Durability, thread: &ThreadId) -> Result<Option<Event>, Error> {
-    let Some((row, mut origin)) = read(store, thread)? else { return Ok(None) };
-    let Some(ending) = origin.ending.take() else { return Ok(None) };
-    let (id, at_ms) = (position(store, &row, thread, &origin)?.id.next(), ending.at_ms);
-    let what = of_end(store, thread, &row, ending)?;
-    Ok(Some(event(durability, thread, &row, (id, at_ms, what))))
+    let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
+    Ok(of_end(store, thread, &row, origin)?.map(|end| event(durability, thread, &row, end)))
 }
 
 fn event(durability: Durability, thread: &ThreadId, row: &Row, (id, at_ms, what): (EventId, u64, What)) -> Event {
@@ -111,14 +109,16 @@ fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Er
     Ok(Some((row, origin)))
 }
 
-fn of_end(store: &dyn Read, thread: &ThreadId, row: &Row, ending: Ending) -> Result<What, Error> {
-    Ok(What::ThreadFinished {
-        outcome: ending.outcome,
-        head: row.head,
-        status: status_of(store, thread, row.head)?,
-        reason: ending.reason,
-        result: Arc::unwrap_or_clone(ending.result),
-    })
+fn of_end(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    mut origin: Origin,
+) -> Result<Option<(EventId, u64, What)>, Error> {
+    let Some(Ending { outcome, reason, result, at_ms }) = origin.ending.take() else { return Ok(None) };
+    let (status, result) = (status_of(store, thread, row.head)?, Arc::unwrap_or_clone(result));
+    let what = What::ThreadFinished { outcome, head: row.head, status, reason, result };
+    Ok(Some((position(store, row, thread, &origin)?.id.next(), at_ms, what)))
 }
 
 /// The status of the step that is a thread's head, or that the rebinds and compactions which are follow.
