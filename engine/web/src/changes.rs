@@ -110,16 +110,16 @@ pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> R
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerRequest {
     /// The digest of the form, as `forms` of the thread gives it.
-    pub(super) form: Option<Digest>,
-    pub(super) role: Option<String>,
-    pub(super) lane: Option<String>,
-    pub(super) status: Option<String>,
-    pub(super) fields: BTreeMap<String, Value>,
-    pub(super) body: String,
+    form: Option<Digest>,
+    role: Option<String>,
+    lane: Option<String>,
+    status: Option<String>,
+    fields: BTreeMap<String, Value>,
+    body: String,
     /// Whether the tool call may be made.
-    pub(super) approve: Option<bool>,
+    approve: Option<bool>,
     /// Why not.
-    pub(super) why: String,
+    why: String,
 }
 
 pub async fn answer(

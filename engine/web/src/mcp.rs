@@ -219,9 +219,12 @@ impl Tools {
 
     /// Fills in a form of a thread that a call of this client began, and follows the thread.
     async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Settled>, Problem> {
-        let given: Result<AnswerCall, _> = canonical::from_value(arguments);
-        let given = given.map_err(|error| invalid(format!("the arguments of `{ANSWER}`: {error}")))?;
-        let AnswerCall { thread, form, role, lane, status, fields, body, approve } = given;
+        let unfit = |why: String| invalid(format!("the arguments of `{ANSWER}`: {why}"));
+        let mut given = if let Value::Object(members) = arguments { members } else { BTreeMap::new() };
+        let thread = given.remove("thread").and_then(|thread| thread.as_str().map(str::to_owned));
+        let thread = thread.ok_or_else(|| unfit("`thread` is missing, or no text".to_owned()))?;
+        let answer: Result<AnswerRequest, _> = canonical::from_value(Value::Object(given));
+        let answer = answer.map_err(|error| unfit(error.to_string()))?;
         let space = self.server.host.engine().space(SPACE);
         if space.get(&of_thread(&client, &thread)).map_err(Failure::from)?.is_none() {
             let what = format!("no call of this client began a thread {thread:?}");
@@ -229,7 +232,6 @@ impl Tools {
                 .with_hint("a person answers the forms of other threads: `rondo answer`")
                 .into());
         }
-        let answer = AnswerRequest { form, role, lane, status, fields, body, approve, ..AnswerRequest::default() };
         let by = Answerer::Client(named(&client));
         let run = self.server.answered(thread, answer, by).await?;
         followed(&self.server, self.server.updates_of(run), caller).await
@@ -271,23 +273,6 @@ fn given_up(server: &Server) -> Problem {
         return failure.with_hint("the same call continues its thread").into();
     }
     Failure::new(Code::Interrupted, "the client cancelled the call").into()
-}
-
-/// The arguments of the tool `answer`, as its schema has them.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AnswerCall {
-    thread: String,
-    form: Option<Digest>,
-    role: Option<String>,
-    lane: Option<String>,
-    status: Option<String>,
-    #[serde(default)]
-    fields: BTreeMap<String, Value>,
-    #[serde(default)]
-    body: String,
-    /// Not in the schema: a client that tries it is told who may allow a call.
-    approve: Option<bool>,
 }
 
 /// The key of a call, as the client gives it.

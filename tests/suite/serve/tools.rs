@@ -46,6 +46,11 @@ impl Client {
 
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.begin(method, params);
+        self.answer()
+    }
+
+    /// The answer to the last request.
+    fn answer(&mut self) -> Value {
         self.notified.clear();
         loop {
             let message = self.message();
@@ -191,12 +196,7 @@ fn a_call_is_answered_also_by_the_failure_of_its_thread() {
     client.begin("tools/call", &params);
     while client.message()["method"] != "notifications/progress" {}
     place.run(["cancel", "last"]).exits(0);
-    let cancelled = loop {
-        let message = client.message();
-        if message["id"] == client.id {
-            break message;
-        }
-    };
+    let cancelled = client.answer();
     assert_eq!(cancelled["result"]["isError"], true, "{cancelled}");
     let again = client.call("slow", &json!({}), &json!({}));
     assert_eq!(again["structuredContent"]["status"], "done", "{again}");
@@ -281,12 +281,7 @@ fn a_call_that_ends_with_the_server_is_told_how_to_go_on() {
     client.begin("tools/call", &params);
     while client.message()["method"] != "notifications/progress" {}
     kill_process(Pid::from_child(&client.child), Signal::TERM).unwrap();
-    let stopped = loop {
-        let message = client.message();
-        if message["id"] == client.id {
-            break message;
-        }
-    };
+    let stopped = client.answer();
     let text = stopped["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("the server was stopped") && text.contains("the same call continues"), "{stopped}");
     drop(client.to.take());
