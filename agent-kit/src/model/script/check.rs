@@ -6,8 +6,8 @@ use rondo_protocol::source::Source;
 use super::{Attempt, List, Said, Script, ScriptRole, ScriptRoles, key};
 
 impl Script {
-    /// Reports everything that the roles of `roles` could not answer, in file order: lists that answer for
-    /// nobody, and structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
+    /// Reports everything that the roles of `roles` could not answer, in file order: lists that answer for nobody, and
+    /// structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
     /// source.
     pub fn check(&self, file: &Source, roles: &ScriptRoles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();

@@ -77,6 +77,7 @@ impl<'w> Templates<'_, '_, 'w, '_> {
         (!last.is_empty()).then_some(last)
     }
 }
+
 /// The minimum number of branches that the join of a fan-out sees.
 fn least_branches(fan: &FanOut) -> usize {
     let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
