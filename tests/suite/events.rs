@@ -114,7 +114,8 @@ graph:
     };
     let handle = start(&engine, &checked(workflow), Value::empty_object(), Arc::new(FnModel(model))).await;
     let thread = handle.thread.clone();
-    let (_, ended) = follow(handle).await;
+    let followed = tokio::time::timeout(Duration::from_mins(1), follow(handle)).await;
+    let (_, ended) = followed.expect("the run's own reader goes on");
     assert!(matches!(ended, Ended::Waiting(forms) if forms.len() == 5));
     let told = all(engine.subscribe(&thread, EventId::NONE).unwrap()).await;
     assert!(told.iter().any(|event| matches!(&event.what, What::StepCommitted { role, .. } if role.as_str() == "b")));
